@@ -41,8 +41,8 @@ with pytest.MonkeyPatch.context() as without_torch:  # where there is one: secon
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
 
-# While a module is traced, Flax asks each count of random keys for its sharding, and swallows the error, whose text takes
-# a twelfth of the time of all tracing. Errors of this kind lack the origin of their tracer.
+# While a module is traced, Flax asks each count of random keys for its sharding, and swallows the error, whose text
+# takes a twelfth of the time of all tracing. Errors of this kind lack the origin of their tracer.
 partial_eval.DynamicJaxprTracer._origin_msg = lambda self: ''
 
 pytest_plugins = ['hub_server', 'random_checkpoints', 'small_store', 'xtreme_samples']  # tests/support

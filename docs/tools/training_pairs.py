@@ -105,7 +105,7 @@ def finetuning(
   configuration.load([f'gin/finetune_{task}.gin'], [f"xtreme.data_dir='{EXAMPLES}'", *bindings])
   config = dataclasses.replace(build_config(FinetuneConfig), model=like.config.model, execution=like.config.execution)
   tasks = finetune_tasks.open_tasks(config)
-  finetune_tasks.register(config, tasks, vocabulary)
+  tasks.register(vocabulary)
   from tasks.registration import find
   from tasks.rows import stream_rows
 

@@ -38,16 +38,12 @@ _SPACE = '\N{LOWER ONE EIGHTH BLOCK}'  # in tokens, at the beginning of a word
 class VocabularyTransfer:
   """Which old rows each new row is the mean of.
 
-  Attributes:
-    subwords: old ids by new id: one for a token that both vocabularies have; () for a row to be initialised randomly,
-      of a token that the old vocabulary has only [UNK] for, of a special one, or beyond the vocabulary.
-    copied: tokens that both vocabularies have.
-    averaged: tokens whose rows are means.
-    initialised: tokens whose rows are initialised randomly.
+  `subwords` are old ids by new id: one for a token that both vocabularies have; () for a row to be initialised
+  randomly, of a token that the old vocabulary has only [UNK] for, of a special one, or beyond the vocabulary.
   """
 
   subwords: tuple[tuple[int, ...], ...]
-  copied: int
+  copied: int  # number of tokens that both vocabularies have
   averaged: int
   initialised: int
 
@@ -196,9 +192,7 @@ def open_initial(
     path: the location, or the source that was opened there.
     parts: `all`; `encoder`, including the pooler if the head has one and it exists; or `available`, the encoder and
       what exists of the head.
-    config: configuration of the model.
-    head: head of the model, see `rembert.model.heads.HEADS`.
-    num_labels: number of labels of a classifier.
+    config: of the model, as are `head` and `num_labels`.
     drops_layers: initialise a model of fewer layers from the bottom ones (paper, section 6.2); otherwise an error.
     any_vocabulary: accept another `vocab_size`; `InitialParameters.for_vocabulary` must be called then.
 

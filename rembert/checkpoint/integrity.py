@@ -31,21 +31,13 @@ class Corrupt(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-  """The description of a checkpoint, which is small.
+  """The description of a checkpoint, which is small."""
 
-  Attributes:
-    step: number of updates when it was saved.
-    data: position in the input stream; JSON.
-    meta: identity of the state (model, data), and values that the loop carries from step to step; JSON.
-    is_temporary: to be deleted as soon as there is a newer one.
-    arrays: dtype, shape and checksum of every array by path; None in a checkpoint without them.
-  """
-
-  step: int
-  data: dict
-  meta: dict
-  is_temporary: bool
-  arrays: dict[str, list] | None
+  step: int  # number of updates when it was saved
+  data: dict  # position in the input stream; JSON
+  meta: dict  # identity of the state (model, data), and values that the loop carries from step to step; JSON
+  is_temporary: bool  # to be deleted as soon as there is a newer one
+  arrays: dict[str, list] | None  # dtype, shape and checksum of every array by path; None in a checkpoint without them
 
 
 def with_description(

@@ -46,12 +46,9 @@ Read = TypeVar('Read')
 
 
 def open_source(path: epath.PathLike, step: int | None = None, *, ema: bool = True) -> Source:
-  """Opens the model at a path, without reading its tensors.
+  """Opens a workdir (its checkpoint of `step`, or the newest), a checkpoint, a Hugging Face directory or a Hub id.
 
-  Args:
-    path: a workdir, a checkpoint of one, a Hugging Face model directory or Hub id, see `rembert.convert.hub`.
-    step: which checkpoint of a workdir; the newest by default.
-    ema: read the moving average of the parameters, if the checkpoint has one (`train.ema_decay`).
+  Tensors are not read yet; with `ema` they are the moving average if the checkpoint has one (`train.ema_decay`).
 
   Raises:
     UsageError: there is no model, no checkpoint of that step, or it is corrupt.
@@ -214,26 +211,15 @@ def _usage_errors(folder: epath.Path) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class ImportedModel:
-  """Parameters by path, float32, and the model that they belong to.
+  """Parameters, and the model that they belong to."""
 
-  Attributes:
-    leaves: parameters by path.
-    config: the architecture.
-    head: see `HEADS`.
-    labels: labels of a classifier, by index.
-    num_labels: number of labels of any head but `mlm`.
-    missing: names of tensors that the checkpoint lacked, randomly initialised.
-    left_out: names of tensors that the model has no place for.
-    source: the checkpoint.
-  """
-
-  leaves: Mapping[str, np.ndarray]
+  leaves: Mapping[str, np.ndarray]  # by path, float32
   config: RemBertConfig
-  head: str | None
-  labels: tuple[str, ...]
-  num_labels: int | None
-  missing: tuple[str, ...]
-  left_out: tuple[str, ...]
+  head: str | None  # see `HEADS`
+  labels: tuple[str, ...]  # of a classifier, by index
+  num_labels: int | None  # of any head but `mlm`
+  missing: tuple[str, ...]  # names of tensors that the checkpoint lacked, randomly initialised
+  left_out: tuple[str, ...]  # names of tensors that the model has no place for
   source: Source
 
 
@@ -253,10 +239,10 @@ def import_model(
     source: the checkpoint.
     head: one of `HEADS`, None for the encoder alone, or `AS_SAVED`.
     num_hidden_layers: layers to keep, from the bottom (paper, section 6.2); None keeps all.
-    num_labels: number of labels of a classifier that the checkpoint does not have.
+    num_labels: of a classifier that the checkpoint does not have.
     allow_missing: initialise parameters that the checkpoint lacks.
     allow_unexpected: ignore tensors that the model has no place for.
-    on_progress: called with the fraction that has been read.
+    on_progress: gets the fraction that has been read.
 
   Raises:
     UsageError: tensors are missing, unexpected or of another shape, or corrupt.
@@ -328,8 +314,7 @@ def check(
 ) -> tuple[list[str], list[str]]:
   """Names of the tensors that the checkpoint lacks, and of those that the model has no place for.
 
-  Raises:
-    UsageError: anything missing or unexpected that is not allowed, or of another shape.
+  UsageError if that is not allowed, or if tensors have another shape.
   """
   form = source.form
   wanted = {slot.name(form): slot.shape_in(form) for slot in slots}

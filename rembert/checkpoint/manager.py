@@ -40,13 +40,8 @@ class SaveSchedule:
   """Schedule of checkpoints: permanent ones by steps, temporary ones by time. Performs no I/O and reads no clock.
 
   All hosts know which steps are permanent. Process 0 alone decides on temporary ones and sends its decision to the
-  others: clocks differ between hosts, and a save that only some hosts begin never ends.
-
-  Args:
-    steps: total number of updates; the last checkpoint is permanent.
-    every: steps between permanent checkpoints.
-    temporary_seconds: time without a checkpoint after which a temporary one is due; 0 for none.
-    now: time of a monotonic clock in seconds, as in all methods.
+  others: clocks differ between hosts, and a save that only some hosts begin never ends. `now` is the time of a
+  monotonic clock; after `temporary_seconds` without a checkpoint (0: never) a temporary one is due.
   """
 
   def __init__(self, *, steps: int, every: int, temporary_seconds: float, now: float):
@@ -88,13 +83,8 @@ class Checkpoints:
 
   A save copies the state off the device at once, and threads write it. Orbax writes to a temporary directory and
   renames it, so if the process is killed meanwhile, the previous checkpoint stays the latest. Older checkpoints are
-  deleted only after that. All processes must call every method.
-
-  Args:
-    directory: directory of the checkpoints, local or in a bucket.
-    keep: number of the newest permanent ones to keep.
-    keep_every: permanent ones at multiples of this step are never deleted; 0 for none.
-    say: called with a line about each corrupt checkpoint.
+  deleted only after that, but not the newest `keep` permanent ones and those at multiples of `keep_every` steps (0:
+  none). `say` gets a line about each corrupt checkpoint. All processes must call every method.
   """
 
   def __init__(
@@ -124,8 +114,7 @@ class Checkpoints:
   def newest(self) -> Description | None:
     """Description of the newest checkpoint, or None if there never was one; quarantines corrupt ones.
 
-    Raises:
-      RunError: there were checkpoints, but none is valid; or they cannot be reached.
+    RunError if there were checkpoints, but none is valid, or if they cannot be reached.
     """
     return self._first_whole(lambda step: describe(self.directory / str(step)), lambda found: '')
 

@@ -16,18 +16,10 @@ from rembert.errors import UsageError
 
 
 def average(sources: Sequence[Source], weights: Sequence[float] | None = None) -> Source:
-  """A model whose tensors are the weighted means of the sources' tensors; they are read when it is.
+  """A model whose tensors are the means of those of the sources, by default with equal weights; read when it is.
 
-  Args:
-    sources: models of one architecture, head and vocabulary, in one format.
-    weights: one per source, not negative, of any sum above 0; None weighs them equally.
-
-  Returns:
-    A source with the path, labels and vocabulary of the first, the facts of `meta` in which all agree, and
-    `averaged_from` and `averaged_weights`.
-
-  Raises:
-    UsageError: the models or the number of weights do not fit.
+  It has the path, labels and vocabulary of the first, the facts of `meta` in which all agree, and `averaged_from` and
+  `averaged_weights`. UsageError if the models are not of one architecture, head, vocabulary and format.
   """
   first = sources[0]
   weights = [1.0] * len(sources) if weights is None else weights

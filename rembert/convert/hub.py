@@ -17,6 +17,8 @@ _ID = re.compile(r'(\w[\w.-]*/\w[\w.-]*)(?:@([\w./-]+))?', re.ASCII)
 _WEIGHTS = ['model*.safetensors', 'model.safetensors.index.json']
 _FILES = ['config.json', *_WEIGHTS, 'sentencepiece.model', 'tokenizer*.json']
 _NAME_A_PATH = 'or name a workdir with checkpoints/, one checkpoint in it, or a Hugging Face model directory'
+# With transformers and torch, for models that have other weights.
+TO_SAFETENSORS = "transformers.AutoModel.from_pretrained('MODEL').save_pretrained('FOLDER')"
 _LOG_IN = 'hf auth login, or HF_TOKEN=TOKEN'
 
 
@@ -44,7 +46,7 @@ def download(name: str, *, config_only: bool = False) -> pathlib.Path:
       where=f'{name} at the Hugging Face Hub',
       fix=[
         f'a revision that has them: {repository}@REVISION',
-        f'or other weights: hf download {repository} --local-dir=FOLDER, and name that folder',
+        f'or a directory of your own: {TO_SAFETENSORS}',
       ],
     )
   return folder

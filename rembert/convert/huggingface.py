@@ -15,8 +15,9 @@ import safetensors
 import safetensors.numpy
 from etils import epath
 
+from rembert.convert.hub import TO_SAFETENSORS
 from rembert.convert.tensor_names import AS_SAVED, ENCODER_PREFIX, OURS, Source, Tensor, Tensors, slots
-from rembert.errors import UsageError, first_line
+from rembert.errors import UsageError
 from rembert.files import inside, is_remote, parsed_json, read_text, write_errors
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import FIXED_LABELS, POOLED
@@ -37,11 +38,10 @@ _POOLED = (None, *POOLED)
 _ACTIVATIONS = {'gelu': 'gelu', 'gelu_pytorch_tanh': 'gelu_tanh', 'gelu_new': 'gelu_tanh', 'gelu_fast': 'gelu_tanh'}
 _OURS_ALONE = ('pad_vocab_to_multiple_of', 'always_project_embeddings', 'hidden_act')
 _SHARED_FIELDS = [field.name for field in dataclasses.fields(RemBertConfig) if field.name not in _OURS_ALONE]
-_SAFE_TORCH = (2, 6)  # earlier, `weights_only` can be bypassed (CVE-2025-32434)
 _BUFFER = 'embeddings.position_ids'  # no parameter, but older versions of transformers saved it
 _PROJECTION = 'encoder.embedding_hidden_mapping_in'
 _WORD, _DECODER = 'embeddings.word_embeddings.weight', 'cls.predictions.decoder.weight'
-_FETCH = 'fetch the file again'
+_WEIGHTS, _FETCH = 'model.safetensors', 'fetch the file again'
 
 
 def open_source(folder: pathlib.Path) -> Source:
@@ -177,8 +177,21 @@ def config_json(config: RemBertConfig, head: str | None, labels: Sequence[str]) 
 # --- weights ----------------------------------------------------------------------------------------------------------
 
 
-def _open_safetensors(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
-  """The tensors of one or several files, mapped into memory."""
+def open_weights(folder: pathlib.Path) -> dict[str, Tensor]:
+  """The tensors of `model.safetensors` or its shards, mapped into memory; UsageError if one is missing or corrupt."""
+  index_file, files = folder / f'{_WEIGHTS}.index.json', [folder / _WEIGHTS]
+  if not files[0].is_file() and index_file.is_file():
+    try:
+      weight_map = parsed_json(index_file.read_bytes(), index_file)['weight_map']
+      files = sorted({pathlib.Path(inside(folder, shard, where=index_file)) for shard in weight_map.values()})
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+      raise UsageError(f'not an index of shards: {error!r}', where=str(index_file), fix=_FETCH) from error
+  if absent := [file.name for file in files if not file.is_file()]:
+    raise UsageError(
+      f'{len(absent)} of {len(files)} weights files are missing: {", ".join(absent)}',
+      where=str(folder),
+      fix=['fetch them into the same directory', f'from other formats: {TO_SAFETENSORS}'],
+    )
   tensors = {}
   for file in files:
     try:
@@ -190,60 +203,6 @@ def _open_safetensors(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
     except (safetensors.SafetensorError, OSError, ValueError) as error:
       raise UsageError(f'a damaged safetensors file: {error}', where=str(file), fix=_FETCH) from error
   return tensors
-
-
-def _open_torch(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
-  """The tensors of `pytorch_model.bin`, by torch itself and with `weights_only`: nothing in the file is executed."""
-  try:
-    import torch
-  except ImportError as error:
-    raise UsageError(
-      'only torch can read pytorch_model.bin, and it is not installed',
-      where=str(files[0]),
-      fix=['use the model.safetensors of the same model', 'or pip install torch'],
-    ) from error
-  if tuple(int(part) for part in torch.__version__.split('.')[:2]) < _SAFE_TORCH:
-    raise UsageError(
-      f'torch {torch.__version__} can execute code in a weights file (CVE-2025-32434)',
-      where=str(files[0]),
-      fix=['pip install torch==2.13.0', 'or use the model.safetensors of the same model'],
-    )
-  loaded = {}
-  for file in files:
-    try:
-      loaded |= torch.load(file, map_location='cpu', weights_only=True, mmap=True)
-    except Exception as error:  # torch has no exception of its own for it
-      raise UsageError(f'torch cannot read the weights: {first_line(error)}', where=str(file), fix=_FETCH) from error
-  read = lambda tensor: lambda: tensor.float().numpy()
-  return {name: Tensor(tuple(tensor.shape), read(tensor)) for name, tensor in loaded.items()}
-
-
-_WEIGHTS = {'model.safetensors': _open_safetensors, 'pytorch_model.bin': _open_torch}
-
-
-def open_weights(folder: pathlib.Path) -> dict[str, Tensor]:
-  """The weights of a directory, in one file or in shards; UsageError if a file is missing or corrupt."""
-  for name, open_files in _WEIGHTS.items():
-    if (folder / name).is_file():
-      return open_files([folder / name])
-    index_file = folder / f'{name}.index.json'
-    if index_file.is_file():
-      try:
-        weight_map = parsed_json(index_file.read_bytes(), index_file)['weight_map']
-        files = sorted({pathlib.Path(inside(folder, shard, where=index_file)) for shard in weight_map.values()})
-      except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise UsageError(f'not an index of shards: {error!r}', where=str(index_file), fix=_FETCH) from error
-      absent = [file.name for file in files if not file.is_file()]
-      if absent:
-        raise UsageError(
-          f'{len(absent)} of {len(files)} shards are missing: {", ".join(absent)}',
-          where=str(folder),
-          fix='fetch them into the same directory',
-        )
-      return open_files(files)
-  raise UsageError(
-    'no weights', where=f'{folder}: none of {", ".join(_WEIGHTS)}, nor an index of shards', fix='fetch the weights'
-  )
 
 
 def write_weights(
@@ -301,16 +260,14 @@ def export(
   shard_bytes: int = 5_000_000_000,
   on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Export:
-  """Writes `config.json`, weights, tokenizer files and a model card; all of them, or nothing.
+  """Writes `config.json`, weights, tokenizer files and a model card to a new local directory; all of them, or nothing.
 
   Args:
     source: a checkpoint of this project.
-    folder: a new local directory.
     head: that of the checkpoint, or None to leave it out.
     vocabulary: a SentencePiece model; by default that of the checkpoint's run.
     name: an id of the Hub, for the model card; by default the name of the directory.
-    shard_bytes: see `write_weights`.
-    on_progress: see `write_weights`.
+    shard_bytes, on_progress: see `write_weights`.
 
   Raises:
     UsageError: it is not such a checkpoint, or lacks the head or parameters; the directory exists, or is in a bucket.

@@ -26,23 +26,14 @@ ROW_PER_PIECE = {'encoder/embeddings/word/embedding', 'mlm/output_embedding', 'm
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-  """The part of one of this project's parameters (a leaf) that holds one tensor of another form.
+  """The part of one of this project's parameters (a leaf) that holds one tensor of another form."""
 
-  Attributes:
-    leaf: path of the parameter, by `/`, from the root of a model with a head.
-    index: the part of the leaf, without padding rows.
-    shape: shape of the tensor in this project.
-    hugging_face: name at Hugging Face, without `ENCODER_PREFIX`.
-    tensorflow: name in the original checkpoint.
-    transposed: forms that store it transposed.
-  """
-
-  leaf: str
-  index: tuple[int | slice, ...]
-  shape: tuple[int, ...]
-  hugging_face: str = ''
-  tensorflow: str = ''
-  transposed: tuple[str, ...] = ()
+  leaf: str  # path of the parameter, by `/`, from the root of a model with a head
+  index: tuple[int | slice, ...]  # the part of the leaf, without padding rows
+  shape: tuple[int, ...]  # of the tensor in this project
+  hugging_face: str = ''  # name at Hugging Face, without `ENCODER_PREFIX`
+  tensorflow: str = ''  # name in the original checkpoint
+  transposed: tuple[str, ...] = ()  # forms that store it transposed
 
   def name(self, form: str) -> str:
     """The name in `form`: `hugging_face`, `tensorflow` or `OURS`."""
@@ -156,29 +147,17 @@ Tensors = Mapping[str, Tensor]  # by name
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """A model in any form: its description, and its tensors, not yet read.
+  """A model in any form: its description, and its tensors, not yet read."""
 
-  Attributes:
-    path: the checkpoint, the Hugging Face model directory, or the prefix of the original checkpoint.
-    form: `OURS`, `hugging_face` or `tensorflow`: how tensors are named and stored.
-    tensors: tensors by name; those of this project are whole parameters without padding rows.
-    config: the architecture.
-    head: see `rembert.model.heads.HEADS`; None is an encoder alone.
-    labels: labels of a classifier, by index.
-    vocabulary: the SentencePiece model next to it, if there is one.
-    step: number of updates when it was saved; 0 for a model from elsewhere.
-    meta: the item `meta` of a checkpoint of this project.
-  """
-
-  path: str
-  form: str
-  tensors: Tensors
+  path: str  # of the checkpoint or the Hugging Face model directory, or the prefix of the original checkpoint
+  form: str  # `OURS`, `hugging_face` or `tensorflow`: how tensors are named and stored
+  tensors: Tensors  # by name; those of this project are whole parameters without padding rows
   config: RemBertConfig
-  head: str | None
-  labels: tuple[str, ...] = ()
-  vocabulary: epath.Path | None = None
-  step: int = 0
-  meta: Mapping = dataclasses.field(default_factory=dict)
+  head: str | None  # see `rembert.model.heads.HEADS`; None is an encoder alone
+  labels: tuple[str, ...] = ()  # of a classifier, by index
+  vocabulary: epath.Path | None = None  # the SentencePiece model next to it, if there is one
+  step: int = 0  # number of updates when it was saved; 0 for a model from elsewhere
+  meta: Mapping = dataclasses.field(default_factory=dict)  # the item `meta` of a checkpoint of this project
 
   @property
   def workdir(self) -> epath.Path:

@@ -46,25 +46,17 @@ class Sampling(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchSource(abc.ABC):
-  """Source of training batches: streamed text, or a store that is read by index.
+  """Source of training batches: streamed text, or a store that is read by index."""
 
-  Attributes:
-    rates: sampling rate of each language; its order defines their indices.
-    batch_size: sequences of the global batch.
-    vocab_size: upper bound of random replacements.
-    evaluation_rows: number of eval sequences per language.
-    process: index of this process, and how many there are.
-    schedule: rates and mask rates of training by step, in ascending order; empty if they are `rates` and `masking`
-      throughout. Held-out batches are masked by `masking` either way.
-  """
-
-  rates: Mapping[str, float]
-  batch_size: int
-  vocab_size: int
+  rates: Mapping[str, float]  # sampling rate of each language; its order defines their indices
+  batch_size: int  # sequences of the global batch
+  vocab_size: int  # upper bound of random replacements
   seed: int
   masking: MaskingConfig = MaskingConfig()
-  evaluation_rows: int = 32
-  process: tuple[int, int] = (0, 1)
+  evaluation_rows: int = 32  # number of eval sequences per language
+  process: tuple[int, int] = (0, 1)  # index of this process, and how many there are
+  # Rates and mask rates of training by step, in ascending order; empty if they are `rates` and `masking` throughout.
+  # Held-out batches are masked by `masking` either way.
   schedule: tuple[Sampling, ...] = ()
 
   @property

@@ -68,21 +68,16 @@ class PhasesConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-  """Settings of the steps from `begin` until before `end`; of a linear change, those of one of its equal steps.
-
-  Attributes:
-    number: of the phase it belongs to, from 0.
-    largest_masking_rate: of the phase; the number of masked positions per row, a shape, follows from it.
-  """
+  """Settings of the steps from `begin` until before `end`; of a linear change, those of one of its equal steps."""
 
   begin: int
   end: int
-  number: int
+  number: int  # of the phase it belongs to, from 0
   alpha: float
   languages: tuple[str, ...] | None
   mixture: str | None
   masking_rate: float
-  largest_masking_rate: float
+  largest_masking_rate: float  # of the phase; the number of masked positions per row, a shape, follows from it
   sequence_length: int
   store: str | None
 
@@ -92,8 +87,7 @@ def phases_of(
 ) -> list[Phase]:
   """The phases of a run with these settings of its own, linear changes in small steps; just one if there are none.
 
-  Raises:
-    UsageError: they do not ascend, or contradict the run's own settings.
+  UsageError if they do not ascend, or contradict the run's own settings.
   """
   own: dict[str, Any] = {
     'alpha': data.alpha,
@@ -183,14 +177,12 @@ def same_until(before: list[Phase], now: list[Phase], step: int) -> bool:
 class PhasedBatches(BatchSource):
   """A `BatchSource` whose rows become longer or shorter, or come from another store, at some steps.
 
-  Attributes:
-    parts: sources, each with its first step, in ascending order from 0. Streams continue where the part
-      before stopped; the rows of the window that they were in are packed again, at the new length.
-    own: the source of held-out batches.
+  `parts` are sources, each with its first step, in ascending order from 0. Streams continue where the part before
+  stopped; the rows of the window that they were in are packed again, at the new length.
   """
 
   parts: tuple[tuple[int, BatchSource], ...]
-  own: BatchSource
+  own: BatchSource  # of held-out batches
 
   @classmethod
   def chain(cls, parts: Sequence[tuple[int, BatchSource]], own: BatchSource) -> 'PhasedBatches':

@@ -21,15 +21,10 @@ from rembert.tokenizer import SpecialIds
 
 
 class SourcePlace(NamedTuple):
-  """Where a language's source can be reopened, without reading it from the start.
+  """Where a language's source can be reopened, without reading it from the start."""
 
-  Attributes:
-    example: index of the source's example to begin at.
-    document: index of the first document of this example or a later one.
-  """
-
-  example: int = 0
-  document: int = 0
+  example: int = 0  # index of the source's example to begin at
+  document: int = 0  # index of the first document of this example or a later one
 
 
 # (language, split, where to open the source) → ids of the documents from `place.document` to the end of the

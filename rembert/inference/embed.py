@@ -38,12 +38,12 @@ def sentence_vectors(
   sentence per sequence.
 
   Args:
-    model: the model, of which the encoder runs.
+    model: of which the encoder runs.
     sentences: ids with [CLS] and [SEP], no more than the model's positions.
     layer: 0 is the projected embeddings, L the last layer; None is the last.
     all_layers: of every layer instead, projected embeddings first: [L + 1, N, H].
     batch_size: sequences of 64 positions per batch; fewer if they are longer.
-    on_progress: called with the fraction that is done, and a note.
+    on_progress: gets the fraction that is done, and a note.
 
   Raises:
     UsageError: no such layer, ids outside the vocabulary, or a sentence is empty or too long.

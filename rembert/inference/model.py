@@ -1,11 +1,12 @@
-"""`rembert.load`: loads a trained model from a workdir, a checkpoint, or a Hugging Face directory or Hub id."""
+"""`rembert.load`: a trained model from a workdir, a checkpoint, or a Hugging Face directory or Hub id; fills masks."""
 
 import dataclasses
 import functools
 import pathlib
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ from rembert.model.heads import (
   chosen_layer,
   sentence_embeddings,
 )
+from rembert.tokenizer import MASK, TextEncoder, check_vocabulary
 
 Model = RemBertEncoder | RemBertForMaskedLM | RemBertForTask
 
@@ -90,15 +92,10 @@ class LoadedModel:
   def embed(
     self, input_ids: np.ndarray | Sequence, attention_mask: np.ndarray | Sequence, *, layer: int | None = None
   ) -> jax.Array:
-    """Sentence embeddings, float32 [B, H]; see `rembert.model.heads.sentence_embeddings`.
+    """Sentence embeddings, float32 [B, H], of ids and mask [B, S]; see `rembert.model.heads.sentence_embeddings`.
 
-    Args:
-      input_ids: int ids [B, S].
-      attention_mask: 1 for tokens, 0 for padding, [B, S].
-      layer: 0 is the projected embeddings, L the last layer; None is the last.
-
-    Raises:
-      UsageError: as for a call, or no such layer.
+    `layer` 0 is the projected embeddings, L the last layer; None is the last. UsageError as for a call, or if there is
+    no such layer.
     """
     inputs = self._checked({'input_ids': input_ids, 'attention_mask': attention_mask}, rank=2)
     chosen_layer(self.config, layer)
@@ -107,10 +104,8 @@ class LoadedModel:
   def push_to_hub(self, name: str, *, private: bool = False) -> str:
     """Uploads the model, with the current parameters of `module`, its tokenizer and a model card; returns its URL.
 
-    `name` is `org/name` on the Hugging Face Hub; a new repository is private if `private`.
-
-    Raises:
-      UsageError: not an id, no token, no permission, or the Hub cannot be reached.
+    `name` is `org/name` on the Hugging Face Hub; a new repository is private if `private`. UsageError if it is not an
+    id, or the Hub refuses it or cannot be reached.
     """
     from rembert.convert import hub
     from rembert.convert.huggingface import export
@@ -230,3 +225,55 @@ def load(
     source, head=head, num_hidden_layers=num_hidden_layers, num_labels=num_labels, allow_missing=new_head
   )
   return LoadedModel(read_newest(path, step, read, ema=ema), execution)
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def text_encoder(
+  model: LoadedModel,
+  vocabulary: str | None = None,
+  say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+) -> TextEncoder:
+  """The tokenizer of a model; UsageError if it has none, or it does not match the model.
+
+  A vocabulary with fewer tokens than the model has embeddings is reported, since it may be a wrong one.
+  """
+  file = vocabulary or model.vocabulary
+  if file is None:
+    raise UsageError('no sentencepiece.model next to the model', where='--vocabulary', fix='--vocabulary=FILE')
+  check_vocabulary(file, model.config.vocab_size)
+  encoder = TextEncoder(file)
+  if len(encoder) < model.config.vocab_size:
+    say(f'{file} has {len(encoder):,} tokens, the model {model.config.vocab_size:,}')
+  return encoder
+
+
+class FilledMask(NamedTuple):
+  """One candidate for a mask: its token, id and probability."""
+
+  piece: str
+  id: int
+  probability: float
+
+
+def fill_masks(model: LoadedModel, encoder: TextEncoder, text: str, top_k: int = 5) -> list[list[FilledMask]]:
+  """The `top_k` most probable tokens for each `[MASK]` of a text, in order.
+
+  Probabilities are over the whole vocabulary, as in Hugging Face's pipeline. UsageError if the text has no mask, or
+  exceeds the model's positions.
+  """
+  ids = np.asarray([encoder.encode(text)])
+  masks = np.flatnonzero(ids[0] == encoder.special.mask)
+  if not masks.size:
+    raise UsageError(f'no {MASK} in the text', where=repr(text), fix=f'write {MASK} where a token is to be predicted')
+  logits_BxSxV = model(ids).logits
+  assert logits_BxSxV is not None  # the head is `mlm`
+  logits_MxV = np.asarray(logits_BxSxV[0, masks], np.float64)
+  probabilities_MxV = np.exp(logits_MxV - logits_MxV.max(-1, keepdims=True))
+  probabilities_MxV /= probabilities_MxV.sum(-1, keepdims=True)
+  best_MxK = np.argsort(-logits_MxV, axis=-1, kind='stable')[:, :top_k]
+  return [
+    [FilledMask(encoder.piece(piece), int(piece), float(row[piece])) for piece in best]
+    for row, best in zip(probabilities_MxV, best_MxK, strict=True)
+  ]

@@ -38,17 +38,10 @@ def run(
   search_batch: bool = False,
   output: str | None = None,
 ) -> int:
-  """Compiles, prints the report, and writes it as JSON, with the text of the compiled program next to it.
+  """Compiles for the topology `name` (`rembert.aot.topology`), prints the report, and writes it as JSON.
 
-  Args:
-    config: configuration of the run.
-    workdir: directory of the report, `compile/TOPOLOGY.json`, unless `output` names its file.
-    name: name of the topology (`rembert.aot.topology`).
-    search_batch: find the largest micro-batch per device that fits; compiles several times.
-    output: see `workdir`.
-
-  Returns:
-    0 if the step fits, 1 if it does not.
+  The file is `output`, by default `compile/TOPOLOGY.json` in the workdir; the text of the compiled program is next to
+  it. `search_batch` compiles several times. Returns 0 if the step fits, 1 if it does not.
   """
   console = Console()
   if config.borders:

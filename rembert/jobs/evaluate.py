@@ -20,20 +20,11 @@ from rembert.checkpoint.load import open_source
 from rembert.data.finetune_batches import Features, eval_batches
 from rembert.errors import Setting, UsageError
 from rembert.files import write_whole
-from rembert.inference.model import load
+from rembert.inference.model import load, text_encoder
 from rembert.jobs import retrieve
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.config import FinetuneConfig, build_config
-from rembert.jobs.finetune_tasks import (
-  EvaluatedTask,
-  FinetuneTasks,
-  open_folder,
-  open_tasks,
-  register,
-  show_evaluated,
-  training_examples,
-)
-from rembert.jobs.predict import text_encoder
+from rembert.jobs.finetune_tasks import EvaluatedTask, FinetuneTasks, open_folder, open_tasks, show_evaluated
 from rembert.jobs.summary import show_model, show_start
 from rembert.jobs.training_run import JobRun, start
 from rembert.model.heads import POOLED, build_model
@@ -43,8 +34,6 @@ from rembert.tracking.console import Console, Progress
 from rembert.train import sharding, state
 from rembert.train.state import Trainable
 from rembert.train.step import make_logits_step
-from tasks.xtreme.benchmark import get_task
-from tasks.xtreme.files import MissingFileError
 
 RESULTS = 'results.json'
 
@@ -81,10 +70,6 @@ def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
 def _run(config: FinetuneConfig, job: JobRun) -> int:
   # --- model and data ----------------------------------------------------------
   tasks, initial = _open(config)
-  try:
-    examples = training_examples(config)
-  except MissingFileError:
-    examples = ()  # there is no baseline
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
@@ -100,7 +85,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
   # --- evaluation --------------------------------------------------------------
   evaluator = Evaluator(trainable, tasks.head, config)
   results = Results(job.workdir, {'model': initial.source.path, 'split': config.xtreme.split}, job.hosts.is_first)
-  evaluate_tasks(evaluator, params, tasks, train=examples, results=results, console=job.console)
+  evaluate_tasks(evaluator, params, tasks, results=results, console=job.console)
   job.console.facts('Done', {'results': f'{job.workdir}/{RESULTS}', 'predictions': f'{job.workdir}/predictions'})
   return 0
 
@@ -118,22 +103,19 @@ def _model_path(config: FinetuneConfig) -> str:
 def _open(config: FinetuneConfig) -> tuple[FinetuneTasks, InitialParameters]:
   """The tasks to evaluate, and the model's parameters; UsageError if its head does not match the task."""
   source = open_source(_model_path(config))
-  is_mixture = config.finetune.mixture is not None
-  tasks = open_tasks(config, is_trained=False, labels=source.labels) if is_mixture else None
-  for task in (tasks,) if tasks else map(get_task, config.xtreme.evaluated):
-    if (source.head, tuple(source.labels)) != (task.head, task.labels):
-      raise UsageError(
-        f'the model has {_format_head(source.head, source.labels)}; {task.name} requires '
-        f'{_format_head(task.head, task.labels)}',
-        where=f'evaluate.model = {config.evaluate.model}',
-        fix='name a model that was fine-tuned for the task: gin/finetune_*.gin',
-      )
-  tasks = tasks or open_tasks(config, is_trained=False)
+  tasks = open_tasks(config, is_trained=False, labels=source.labels)
+  if (source.head, tuple(source.labels)) != (tasks.head, tasks.labels):
+    raise UsageError(
+      f'the model has {_format_head(source.head, source.labels)}; {tasks.name} requires '
+      f'{_format_head(tasks.head, tasks.labels)}',
+      where=f'evaluate.model = {config.evaluate.model}',
+      fix='name a model that was fine-tuned for the task: gin/finetune_*.gin',
+    )
   vocabulary = config.vocabulary.path or source.vocabulary
   if vocabulary is None:
     what = 'no vocabulary next to the model'
     raise UsageError(what, where=str(config.evaluate.model), fix='--gin.vocabulary.path=sentencepiece.model')
-  register(config, tasks, vocabulary)
+  tasks.register(vocabulary)
   return tasks, open_initial(source, 'all', config.model, head=tasks.head, num_labels=len(tasks.labels) or None)
 
 
@@ -242,11 +224,7 @@ class Results:
 
   `content['tasks'][task][language]` has the number of `examples` (sequences, for a mixture), `scores` by name
   (None without labels, with a `note` why), the scores of the `baseline` (or None), and the path of its `predictions`.
-
-  Args:
-    workdir: directory of the run.
-    facts: description of the evaluated model and data, JSON; results with other facts are discarded.
-    is_writer: whether this host writes.
+  Results with other `facts` (the evaluated model and data; JSON) are discarded. Only one host `is_writer`.
   """
 
   def __init__(self, workdir: epath.Path, facts: dict, is_writer: bool):
@@ -276,12 +254,11 @@ class Results:
 
 
 def evaluate_tasks(
-  evaluator: Evaluator, params: dict, tasks: FinetuneTasks, *, train: Sequence[Any], results: Results, console: Console
+  evaluator: Evaluator, params: dict, tasks: FinetuneTasks, *, results: Results, console: Console
 ) -> None:
   """Writes predictions and scores after each evaluated task, and prints a table of each group at the end.
 
-  If a signal ends the program, the next start resumes with the interrupted task. XTREME's baseline
-  uses the label frequencies of `train`; without examples there is no baseline.
+  If a signal ends the program, the next start resumes with the interrupted task.
   """
   for group, reasons in tasks.skipped.items():
     results.content['skipped'][group] = dict(reasons)
@@ -289,7 +266,7 @@ def evaluate_tasks(
     if results.has(evaluated.group, evaluated.name):
       continue
     with console.task(f'{evaluated.group} {evaluated.name} ({number}/{len(tasks.evaluated)})') as progress:
-      result, predictions = _evaluate(evaluated, evaluator, params, train, progress)
+      result, predictions = _evaluate(evaluated, evaluator, params, progress)
     results.add(evaluated.group, evaluated.name, result, predictions)
     has_scores = result['scores'] is not None
     scores = format_scores(result['scores'], result['baseline']) if has_scores else f'no score: {result["note"]}'
@@ -298,15 +275,14 @@ def evaluate_tasks(
 
 
 def _evaluate(
-  evaluated: EvaluatedTask, evaluator: Evaluator, params: dict, train: Sequence[Any], progress: Progress
+  evaluated: EvaluatedTask, evaluator: Evaluator, params: dict, progress: Progress
 ) -> tuple[dict[str, Any], str]:
   """Evaluates a task; returns an entry of `Results`, and the text of the predictions file."""
   from tasks import rows as task_rows
   from tasks.registration import find
-  from tasks.tables.registry import TableTask
 
-  task, xtreme, head, config = find(evaluated.seqio_name), evaluated.xtreme, evaluator.head, evaluator.config
-  rows = list(task_rows.stream_rows(task, evaluated.split, head, max_length=config.train.sequence_length))
+  task, head, length = find(evaluated.seqio_name), evaluator.head, evaluator.config.train.sequence_length
+  rows = list(task_rows.stream_rows(task, evaluated.split, head, max_length=length))
   outputs = evaluator.outputs(params, rows, on_progress=progress)
   assert outputs is not None  # it is never stopped midway
   result: dict[str, Any] = {'examples': evaluated.examples or len(rows), 'scores': None, 'baseline': None}
@@ -315,17 +291,12 @@ def _evaluate(
     result['scores'] = task_rows.metrics(task, rows, outputs, head)
   except UsageError as error:  # predictions can be submitted without labels
     result['note'] = f'{error.what} ({error.where})'
-  if xtreme is None:
-    if isinstance(task, TableTask):
-      targets = task_rows.targets(task, rows)
-      result['baseline'] = task.baseline(targets) if result['scores'] else None
-      return result, task.prediction_lines(targets, outputs)
+  if evaluated.predictions_text is None:
     return result, task_rows.prediction_lines(task, rows, outputs, head)
   targets = task_rows.targets(task, rows)
-  if train and result['scores']:
-    result['baseline'] = xtreme.score(targets, xtreme.baseline(train, targets), evaluated.name)
-  predictions = xtreme.predict(targets, outputs, config.xtreme)
-  return result, xtreme.file_text(predictions, targets, result['examples'])
+  if result['scores']:
+    result['baseline'] = evaluated.baseline(targets)
+  return result, evaluated.predictions_text(targets, outputs)
 
 
 def format_scores(scores: dict[str, float], baseline: dict[str, float] | None = None) -> str:

@@ -19,21 +19,14 @@ from rembert.checkpoint.initialize import InitialParameters, open_initial
 from rembert.checkpoint.load import config_gin
 from rembert.checkpoint.manager import Checkpoints
 from rembert.data.batches import prefetch
-from rembert.data.finetune_batches import Features, IndexedRows, TrainingRows, digest_of, sample_examples, write_rows
+from rembert.data.finetune_batches import Features, IndexedRows, TrainingRows, digest_of, write_rows
 from rembert.errors import UsageError
 from rembert.files import sha256_of, write_whole
 from rembert.jobs import summary
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.config import FinetuneConfig, build_config
 from rembert.jobs.evaluate import Evaluator, Results, evaluate_tasks, format_scores, make_trainable, mean_loss
-from rembert.jobs.finetune_tasks import (
-  FinetuneTasks,
-  open_tasks,
-  register,
-  show_evaluated,
-  training_examples,
-  vocabulary_of_tasks,
-)
+from rembert.jobs.finetune_tasks import FinetuneTasks, open_tasks, show_evaluated, training_examples
 from rembert.jobs.training_run import JobRun, open_checkpoints, refuse_other_run, restore_or_init, run_loop, start
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
 from rembert.tokenizer import SpecialIds, check_vocabulary
@@ -83,19 +76,18 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
       config.train.init_from, 'encoder', config.model, head=tasks.head, num_labels=len(tasks.labels), drops_layers=True
     )
   vocabulary = _find_vocabulary(config, tasks, initial)
-  register(config, tasks, vocabulary)
+  tasks.register(vocabulary)
   if hosts.is_first:
     # `best` is loaded and exported as any workdir.
     for folder in [workdir, workdir / 'best'] if config.finetune.select == 'best' else [workdir]:
       write_whole(folder / 'vocabulary/sentencepiece.model', vocabulary.read_bytes())
   hosts.wait_for_all('vocabulary')
   with console.task('tokenizing examples') as progress:
-    if tasks.tables is not None:
+    if config.dataset.kind is not None:
       train_rows, digest = _indexed_rows(config, tasks, job, vocabulary, progress)
     else:
-      train_rows = _read_rows(
-        config, tasks, dict.fromkeys(tasks.train, 'train'), config.finetune.max_examples, keep_examples=False
-      )
+      splits, most = dict.fromkeys(tasks.train, 'train'), config.finetune.max_examples
+      train_rows = _read_rows(config, tasks, splits, most, keep_examples=False)
       digest = digest_of(itertools.chain(*train_rows.values()))
     dev_rows = _read_rows(config, tasks, tasks.dev, config.finetune.max_dev_examples, keep_examples=True)
   all_dev_rows, train_count = list(itertools.chain(*dev_rows.values())), sum(map(len, train_rows.values()))
@@ -122,8 +114,8 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
   trainable = make_trainable(config, tasks, make_optimizer(config.optimizer, train.steps), mesh)
   summary.show_start(job, f'fine-tuning on {tasks.name} in {workdir}', config, trainable)
   _show_training(console, config, tasks, train_count, len(all_dev_rows))
-  if tasks.tables is not None:
-    console.say(f'{tasks.name}: {tasks.tables.describe()}')
+  if tasks.description:
+    console.say(f'{tasks.name}: {tasks.description}')
 
   # --- restore: this workdir → train.init_from → from scratch -------------------
   job.stack.enter_context(jax.set_mesh(mesh))
@@ -208,10 +200,9 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
     'dev': dev,
     'training rows': identity['training rows'],
   }
-  examples = sample_examples(training_examples(config), config.finetune.max_examples)
   results = Results(workdir, facts, hosts.is_first)
   with goodput.activity('evaluation'):
-    evaluate_tasks(evaluator, params, tasks, train=examples, results=results, console=console)
+    evaluate_tasks(evaluator, params, tasks, results=results, console=console)
   goodput.write()
   is_best = (workdir / 'best' / 'checkpoints' / str(evaluated_step)).exists()
   console.facts(
@@ -229,7 +220,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
 
 def _find_vocabulary(config: FinetuneConfig, tasks: FinetuneTasks, initial: InitialParameters | None) -> epath.Path:
   """`vocabulary.path`, else that of `train.init_from` or of the tasks; UsageError if it does not fit the model."""
-  path = config.vocabulary.path or (initial and initial.source.vocabulary) or vocabulary_of_tasks(tasks)
+  path = config.vocabulary.path or (initial and initial.source.vocabulary) or tasks.vocabulary()
   if path is None:
     raise UsageError(
       'no vocabulary: the model has none and vocabulary.path is not set',

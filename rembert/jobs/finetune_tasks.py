@@ -1,83 +1,66 @@
 """The SeqIO tasks of a fine-tuning or evaluation job: XTREME's, or those of `finetune.mixture`."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 from etils import epath
 
+from rembert.data.finetune_batches import sample_examples
 from rembert.errors import UsageError
 from rembert.jobs.config import FinetuneConfig
 from rembert.model.heads import FIXED_LABELS
 from rembert.tracking.console import Console
+from tasks.tables.kinds import Targets
 from tasks.xtreme.benchmark import XtremeTask, get_task
 from tasks.xtreme.files import MissingFileError, XtremeFolder
-
-if TYPE_CHECKING:
-  from tasks.tables.registry import Tables
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluatedTask:
-  """A split of a SeqIO task that is evaluated.
+  """A split of a SeqIO task that is evaluated."""
 
-  Attributes:
-    group: group of its results: XTREME's task, or the mixture.
-    name: name of its results in the group: XTREME's language, or the SeqIO task.
-    seqio_name: name of the SeqIO task in the registry.
-    split: split of the SeqIO task.
-    xtreme: XTREME's task; None for tasks of `finetune.mixture`.
-    examples: number of examples; None if it is unknown before they are read.
-  """
-
-  group: str
-  name: str
+  group: str  # of its results: XTREME's task, or the mixture
+  name: str  # of its results in the group: XTREME's language, that of a table, or the SeqIO task
   seqio_name: str
   split: str
-  xtreme: XtremeTask | None = None
-  examples: int | None = None
+  examples: int | None = None  # None if their number is unknown before they are read
+  suffix: str = 'jsonl'  # of the file of predictions
+  # (targets) to the scores of predictions from the labels of training examples alone; None without these.
+  baseline: Callable[[Targets], dict[str, float] | None] = lambda targets: None
+  # (targets, logits) to the content of the file of predictions; None for a line of JSON per sequence.
+  predictions_text: Callable[[Targets, Sequence[np.ndarray]], str] | None = None
 
   @property
   def predictions(self) -> str:
     """Path of the file of predictions in the workdir."""
-    suffix = self.xtreme.suffix if self.xtreme else 'jsonl'
-    return f'predictions/{self.group}/{self.split}-{self.name}.{suffix}'
+    return f'predictions/{self.group}/{self.split}-{self.name}.{self.suffix}'
 
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneTasks:
-  """The data of a fine-tuning or evaluation job.
+  """The data of a fine-tuning or evaluation job."""
 
-  Attributes:
-    name: XTREME's task, or the mixture.
-    head: head of the model.
-    labels: names of the head's labels by index; () for heads without labels.
-    train: SeqIO tasks that have a training split, and their rates.
-    dev: SeqIO tasks for checkpoint selection, each with its split.
-    evaluated: splits to evaluate, in order.
-    skipped: by group, the languages or tasks that are not evaluated, and why.
-    tables: tables of `dataset`; None for other data.
-  """
-
-  name: str
+  name: str  # XTREME's task, or the mixture
   head: str
-  labels: tuple[str, ...]
-  train: Mapping[str, float]
-  dev: Mapping[str, str]
+  labels: tuple[str, ...]  # of the head, by index; () for heads without labels
+  train: Mapping[str, float]  # SeqIO tasks that have a training split, and their rates
+  dev: Mapping[str, str]  # SeqIO tasks for checkpoint selection, each with its split
   evaluated: tuple[EvaluatedTask, ...]
-  skipped: Mapping[str, Mapping[str, str]]
-  tables: 'Tables | None' = None
-
-  @property
-  def is_xtreme(self) -> bool:
-    """Whether these are XTREME's tasks rather than a mixture's."""
-    return self.evaluated[0].xtreme is not None
+  skipped: Mapping[str, Mapping[str, str]]  # by group, the languages or tasks that are not evaluated, and why
+  # Registers the tasks with the SentencePiece model of the run; UsageError if those of a mixture, which are registered
+  # already, have another one.
+  register: Callable[[epath.PathLike], None]
+  vocabulary: Callable[[], str | None] = lambda: None  # the SentencePiece model of a mixture's tasks, if it is one
+  description: str = ''  # labels of tables, in a line
 
 
 def show_evaluated(console: Console, tasks: FinetuneTasks) -> None:
   """Prints the labels of tables, and by group the evaluated tasks and those without data."""
-  if tasks.tables is not None:
-    console.say(f'{tasks.name}: {tasks.tables.describe()}')
+  if tasks.description:
+    console.say(f'{tasks.name}: {tasks.description}')
   for group, missing in tasks.skipped.items():
     names = [
       task.name + (f' {task.examples:,}' if task.examples else '') for task in tasks.evaluated if task.group == group
@@ -90,12 +73,9 @@ def show_evaluated(console: Console, tasks: FinetuneTasks) -> None:
 def open_tasks(
   config: FinetuneConfig, *, is_trained: bool = True, labels: Sequence[str] | None = None
 ) -> FinetuneTasks:
-  """Opens the tasks of a configuration. Also reads the evaluation data, so that errors appear before training.
+  """Opens the tasks of a configuration, with a training split if `is_trained`; reads the evaluation data.
 
-  Args:
-    config: of the job.
-    is_trained: whether a training split is required.
-    labels: labels of a model that is evaluated on tables; by default those of the training file.
+  `labels` are those of a model that is evaluated on tables; by default those of the training file.
 
   Raises:
     UsageError: data are missing or malformed; SeqIO tasks are not registered, or lack required features.
@@ -107,35 +87,6 @@ def open_tasks(
   return _xtreme_tasks(config, is_trained)
 
 
-def vocabulary_of_tasks(tasks: FinetuneTasks) -> str | None:
-  """The SentencePiece model of a mixture's tasks; None for other vocabularies, and for data that use the model's."""
-  if tasks.is_xtreme or tasks.tables is not None:
-    return None
-  from tasks.registration import find
-
-  vocabulary = find(tasks.evaluated[0].seqio_name).output_features['input_ids'].vocabulary
-  return getattr(vocabulary, 'sentencepiece_model_file', None)
-
-
-def register(config: FinetuneConfig, tasks: FinetuneTasks, vocabulary: epath.PathLike) -> None:
-  """Registers tasks with the model's vocabulary; a mixture's are registered, and UsageError if they have another."""
-  if tasks.tables is not None:
-    from tasks.tables.registry import add_tables
-
-    add_tables(tasks.tables, vocabulary=vocabulary)
-  elif tasks.is_xtreme:
-    from tasks.xtreme.registry import add_xtreme
-
-    names = ('data_dir', 'labels_dir', 'doc_stride', 'max_query_length', 'n_best', 'max_answer_length')
-    add_xtreme(vocabulary=vocabulary, **{name: getattr(config.xtreme, name) for name in names})
-  elif (own := vocabulary_of_tasks(tasks)) and epath.Path(own).read_bytes() != epath.Path(vocabulary).read_bytes():
-    raise UsageError(
-      "the tasks' vocabulary differs from the model's",
-      where=f'finetune.mixture = {tasks.name!r}: {own}; {vocabulary}',
-      fix=f'register the tasks with the vocabulary of the model: export REMBERT_VOCABULARY={vocabulary}',
-    )
-
-
 # --- XTREME -----------------------------------------------------------------------------------------------------------
 
 
@@ -145,13 +96,7 @@ def open_folder(config: FinetuneConfig) -> XtremeFolder:
 
 
 def training_examples(config: FinetuneConfig) -> Sequence[Any]:
-  """XTREME's training examples, whose label frequencies are the baseline's; () for a mixture.
-
-  Raises:
-    MissingFileError: there is no training file.
-  """
-  if config.finetune.mixture is not None:
-    return ()
+  """XTREME's training examples, whose label frequencies are the baseline's; MissingFileError without their file."""
   xtreme = config.xtreme
   task = get_task(get_task(xtreme.task).trained_on or xtreme.task)
   return task.examples(open_folder(config), 'train', xtreme.train_language, needs_labels=True)
@@ -161,6 +106,28 @@ def _xtreme_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
   xtreme, folder = config.xtreme, open_folder(config)
   task = get_task(xtreme.task if is_trained else xtreme.evaluated[0])
   seqio_name = lambda name, language: f'xtreme.{name}.{language}'
+
+  @functools.cache
+  def trained_on() -> Sequence[Any]:
+    try:
+      return sample_examples(training_examples(config), config.finetune.max_examples if is_trained else None)
+    except MissingFileError:
+      return ()  # there is no baseline
+
+  def evaluated_task(task: XtremeTask, language: str, count: int) -> EvaluatedTask:
+    def baseline(targets: Targets) -> dict[str, float] | None:
+      return task.score(targets, task.baseline(trained_on(), targets), language) if trained_on() else None
+
+    predictions_text = lambda targets, logits: task.file_text(task.predict(targets, logits, xtreme), targets, count)
+    names = task.name, language, seqio_name(task.name, language)
+    return EvaluatedTask(*names, xtreme.split, count, task.suffix, baseline, predictions_text)
+
+  def register(vocabulary: epath.PathLike) -> None:
+    from tasks.xtreme.registry import add_xtreme
+
+    names = ('data_dir', 'labels_dir', 'doc_stride', 'max_query_length', 'n_best', 'max_answer_length')
+    add_xtreme(vocabulary=vocabulary, **{name: getattr(xtreme, name) for name in names})
+
   evaluated, skipped = [], {}
   for name in xtreme.evaluated:
     if (get_task(name).head, get_task(name).labels) != (task.head, task.labels):
@@ -170,10 +137,7 @@ def _xtreme_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
         fix='run one at a time',
       )
     counts, skipped[name] = _languages_with_data(get_task(name), folder, xtreme.split, xtreme.languages)
-    evaluated += [
-      EvaluatedTask(name, language, seqio_name(name, language), xtreme.split, get_task(name), count)
-      for language, count in counts.items()
-    ]
+    evaluated += [evaluated_task(get_task(name), language, count) for language, count in counts.items()]
   if not evaluated:
     raise UsageError(
       f'no {xtreme.split} file of {" or ".join(xtreme.evaluated)} found in any language',
@@ -192,17 +156,14 @@ def _xtreme_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
     dev={trained: 'dev'} if has_dev else {},
     evaluated=tuple(evaluated),
     skipped=skipped,
+    register=register,
   )
 
 
 def _languages_with_data(
   task: XtremeTask, folder: XtremeFolder, split: str, chosen: Sequence[str] | None
 ) -> tuple[dict[str, int], dict[str, str]]:
-  """Numbers of examples by language, and why the other languages are skipped.
-
-  Raises:
-    UsageError: the task or the data lack a chosen language, or a file is malformed.
-  """
+  """Numbers of examples by language, and why the others are skipped; UsageError without a chosen language."""
   if unknown := sorted(set(chosen or ()) - set(task.languages)):
     raise UsageError(
       f'{task.name} is not evaluated in {", ".join(unknown)}', where='xtreme.languages', fix=', '.join(task.languages)
@@ -222,6 +183,7 @@ def _languages_with_data(
 
 
 def _mixture_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
+  from tasks.registration import find
   from tasks.rows import DEV_SPLITS, label_names, missing_parts, tasks_and_rates
 
   mixture, head, split = config.finetune.mixture, config.finetune.head, config.xtreme.split
@@ -267,6 +229,20 @@ def _mixture_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
       where=f'finetune.mixture = {mixture!r}',
       fix='docs/guides/own_task.md lists what a task must have',
     )
+
+  def vocabulary_of_tasks() -> str | None:
+    vocabulary = find(next(iter(evaluated))).output_features['input_ids'].vocabulary
+    return getattr(vocabulary, 'sentencepiece_model_file', None)
+
+  def check_vocabulary(vocabulary: epath.PathLike) -> None:
+    own = vocabulary_of_tasks()
+    if own and epath.Path(own).read_bytes() != epath.Path(vocabulary).read_bytes():
+      raise UsageError(
+        "the tasks' vocabulary differs from the model's",
+        where=f'finetune.mixture = {mixture!r}: {own}; {vocabulary}',
+        fix=f'register the tasks with the vocabulary of the model: export REMBERT_VOCABULARY={vocabulary}',
+      )
+
   return FinetuneTasks(
     name=mixture,
     head=head,
@@ -275,12 +251,14 @@ def _mixture_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
     dev=dev,
     evaluated=tuple(EvaluatedTask(mixture, task, task, split) for task, split in evaluated.items()),
     skipped={mixture: {task.name: f'no {split} split' for task in tasks if task.name not in evaluated}},
+    register=check_vocabulary,
+    vocabulary=vocabulary_of_tasks,
   )
 
 
 def _table_tasks(config: FinetuneConfig, is_trained: bool, labels: Sequence[str] | None) -> FinetuneTasks:
   """The tasks of the mixture that is made of `dataset`; results are named by language."""
-  from tasks.registration import find
+  from tasks.registration import valid_name
   from tasks.tables.registry import Tables, add_tables
 
   needed = ('train', 'dev')[: 2 if config.finetune.select == 'best' else 1] if is_trained else ()
@@ -292,8 +270,22 @@ def _table_tasks(config: FinetuneConfig, is_trained: bool, labels: Sequence[str]
     )
   tables = Tables(config.dataset, xtreme=config.xtreme, labels=labels)
   add_tables(tables)
-  tasks, evaluated = _mixture_tasks(config, is_trained), []
-  for each in tasks.evaluated:
-    language = find(each.seqio_name).language
-    evaluated.append(dataclasses.replace(each, name=language, examples=tables.examples[each.split, language]))
-  return dataclasses.replace(tasks, evaluated=tuple(evaluated), skipped={tasks.name: {}}, tables=tables)
+  tasks = _mixture_tasks(config, is_trained)
+  languages = {valid_name(tasks.name, language): language for _, language in tables.examples}
+  return dataclasses.replace(
+    tasks,
+    evaluated=tuple(
+      dataclasses.replace(
+        each,
+        name=(language := languages[each.seqio_name]),
+        examples=tables.examples[each.split, language],
+        baseline=functools.partial(tables.baseline, language=language),
+        predictions_text=tables.prediction_lines,
+      )
+      for each in tasks.evaluated
+    ),
+    skipped={tasks.name: {}},
+    register=lambda vocabulary: add_tables(tables, vocabulary=vocabulary),
+    vocabulary=lambda: None,
+    description=tables.describe(),
+  )

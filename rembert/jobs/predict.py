@@ -8,7 +8,7 @@ import itertools
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +17,8 @@ from rembert.command_line import command_parser, run_command
 from rembert.data.packing import BATCH_SIZE
 from rembert.errors import UsageError
 from rembert.files import check_output, read_text, whole_file, write_whole
-from rembert.inference.fill_mask import fill_masks
 from rembert.model.config import DTYPES, Execution
-from rembert.tokenizer import MASK, TextEncoder, check_vocabulary
+from rembert.tokenizer import MASK
 from rembert.tracking.console import Console
 from rembert.validation import Count, CountOrZero, number
 from tasks.tables import HEAD_OF_KIND, DatasetConfig
@@ -54,25 +53,6 @@ examples
 MODEL is a workdir, a checkpoint, or a Hugging Face model with its weights and sentencepiece.model: a directory,
 or a Hub id, ORG/NAME[@REVISION].
 """
-
-
-def text_encoder(
-  model: 'LoadedModel',
-  vocabulary: str | None = None,
-  say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
-) -> TextEncoder:
-  """The tokenizer of a model; UsageError if it has none, or it does not match the model.
-
-  A vocabulary with fewer tokens than the model has embeddings is reported, since it may be a wrong one.
-  """
-  file = vocabulary or model.vocabulary
-  if file is None:
-    raise UsageError('no sentencepiece.model next to the model', where='--vocabulary', fix='--vocabulary=FILE')
-  check_vocabulary(file, model.config.vocab_size)
-  encoder = TextEncoder(file)
-  if len(encoder) < model.config.vocab_size:
-    say(f'{file} has {len(encoder):,} tokens, the model {model.config.vocab_size:,}')
-  return encoder
 
 
 # --- command line -----------------------------------------------------------------------------------------------------
@@ -129,7 +109,7 @@ def _add_table_command(commands: Any, name: str) -> argparse.ArgumentParser:
 
 def _fill_mask(options: argparse.Namespace, console: Console) -> None:
   texts = options.text or [line.rstrip('\n') for line in sys.stdin if line.strip()]
-  from rembert.inference.model import load
+  from rembert.inference.model import fill_masks, load, text_encoder
 
   model = load(options.model, 'mlm', step=options.step)
   encoder = text_encoder(model, options.vocabulary)
@@ -152,7 +132,7 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
   if not lines:
     raise UsageError('no lines to embed', where=options.lines, fix='write one sentence per line')
   from rembert.inference.embed import embed_lines
-  from rembert.inference.model import load
+  from rembert.inference.model import load, text_encoder
 
   model = load(options.model, step=options.step, execution=Execution(options.dtype))
   encoder = text_encoder(model, options.vocabulary)
@@ -185,7 +165,7 @@ def _predict_table(options: argparse.Namespace, console: Console) -> None:
   is_json = str(options.output).endswith('.jsonl')
   if not is_json and not str(options.output).endswith('.tsv'):
     raise UsageError('unknown output format', where=options.output, fix='PREDICTIONS.jsonl or PREDICTIONS.tsv')
-  from rembert.inference.model import load
+  from rembert.inference.model import load, text_encoder
 
   kind, names, _ = _TABLE_COMMANDS[options.command]
   model = load(options.model, HEAD_OF_KIND[kind], step=options.step, execution=Execution(options.dtype))

@@ -40,21 +40,13 @@ Rates = Callable[[Phase], Mapping[str, float]]
 
 @dataclasses.dataclass(frozen=True)
 class OpenedData:
-  """Opened training data.
-
-  Attributes:
-    batches: the source of batches.
-    vocabulary: file of the SentencePiece model, in the workdir.
-    identity: values that must be the same on resuming (sampling rates, vocabulary); JSON, by name.
-    rates_in: sampling rates of a phase.
-    source_in: the source of its batches, which has the phase's sequence length and store, but not its rates.
-  """
+  """Opened training data."""
 
   batches: BatchSource
-  vocabulary: epath.Path
-  identity: dict
-  rates_in: Rates
-  source_in: Callable[[Phase], BatchSource]
+  vocabulary: epath.Path  # file of the SentencePiece model, in the workdir
+  identity: dict  # values that must be the same on resuming (sampling rates, vocabulary); JSON, by name
+  rates_in: Rates  # sampling rates of a phase
+  source_in: Callable[[Phase], BatchSource]  # with the sequence length and store of a phase, but not its rates
 
 
 def open_data(

@@ -6,10 +6,12 @@ Tatoeba, and use [CLS] for BUCC; and they count layers from 0 without the embedd
 The comparison is not affected; `xtreme.layer` chooses another layer.
 """
 
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from etils import epath
 
 from rembert.data.packing import BATCH_SIZE
@@ -22,7 +24,7 @@ from rembert.tokenizer import TextEncoder
 from rembert.tracking.console import Console, Progress
 from tasks.xtreme import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
-from tasks.xtreme.retrieval import TASKS, RetrievalResult, RetrievalTask, chosen_languages
+from tasks.xtreme.retrieval import TASKS, chosen_languages
 
 _LAYER_OF_XTREME = {12: 7, 24: 13}
 
@@ -54,10 +56,7 @@ def run(
   *,
   batch_size: int = BATCH_SIZE,
 ) -> dict[str, Any]:
-  """Evaluates a model on the retrieval task `config.task`.
-
-  The workdir gets `predictions/TASK/test-LL.tsv` and `results.json`. Of the configuration, `task`, `languages`
-  and `layer` apply.
+  """Evaluates a model on the retrieval task `config.task`; writes `predictions/TASK/test-LL.tsv` and `results.json`.
 
   Returns:
     The content of `results.json`: `task`, `split`, `layer`, `score` (name of the main score), `languages` (for each its
@@ -72,6 +71,7 @@ def run(
   task, workdir = TASKS[config.task], epath.Path(workdir)
   layer, score = layer_of(config, model.config.num_hidden_layers), task.scores[0]
   languages = chosen_languages(task, folder, config)
+  embed = functools.partial(embed_lines, model, encoder, layer=layer, batch_size=batch_size)
   entries: dict[str, dict[str, Any]] = {}
   scored = []
   with console.task(f'{task.name}, layer {layer}') as progress:
@@ -83,10 +83,12 @@ def run(
 
     for language in languages:
       examples: Any = task.examples(folder, language)
-      texts = task.texts(examples)
-      found = _translations(task, examples, texts, model, encoder, layer, batch_size, on_progress)
-      chance, sentences = task.chance(examples), sum(map(len, texts.values()))
-      entries[language] = (found.scores or {}) | {'chance': chance, 'sentences': sentences} | found.notes
+      texts, chance = task.texts(examples), task.chance(examples)
+      embeddings = _embed(texts, embed, on_progress)
+      found = task.find(examples, embeddings, lambda fraction: on_progress(0.9 + 0.1 * fraction, 'comparing'))
+      entries[language] = (
+        (found.scores or {}) | {'chance': chance, 'sentences': sum(map(len, texts.values()))} | found.notes
+      )
       predictions = workdir / 'predictions' / task.name / f'test-{language}.tsv'
       with write_errors('the predictions', predictions):
         write_whole(predictions, ''.join(f'{line}\n' for line in found.lines))
@@ -110,12 +112,8 @@ def run(
   }
   with write_errors('the results', workdir / 'results.json'):
     write_whole(workdir / 'results.json', json.dumps(results, indent=2, ensure_ascii=False) + '\n')
-  number = lambda value, digits: '–' if value is None else f'{value:.{digits}f}'
-  row = lambda label, values: (
-    label,
-    *(number(values.get(name), 1) for name in task.scores),
-    number(values['chance'], 3),
-  )
+  numbers = lambda values: (f'{values[name]:.1f}' if name in values else '–' for name in task.scores)
+  row = lambda label, values: (label, *numbers(values), f'{values["chance"]:.3f}')
   rows = [row(language, values) for language, values in entries.items()]
   if scored:
     label = f'average ({len(scored)} of {len(task.languages)} languages)'
@@ -124,25 +122,18 @@ def run(
   return results
 
 
-def _translations(
-  task: RetrievalTask,
-  examples: Any,
-  texts: Mapping[str, Sequence[str]],
-  model: LoadedModel,
-  encoder: TextEncoder,
-  layer: int,
-  batch_size: int,
-  on_progress: Progress,
-) -> RetrievalResult:
-  """Embeds the sentences of both languages, finds translations and scores them."""
-  lines = sum(map(len, texts.values()))
-  embeddings: dict[str, Any] = {}
+def _embed(
+  texts: Mapping[str, Sequence[str]], embed: Callable[..., np.ndarray], on_progress: Progress
+) -> dict[str, np.ndarray]:
+  """Embeds the sentences of both languages, which is about nine tenths of the work."""
+  embeddings: dict[str, np.ndarray] = {}
+  total = sum(map(len, texts.values()))
   for name, side in texts.items():
     before = sum(map(len, embeddings.values()))
 
     def on_sentences(fraction: float, note: str, before: int = before, count: int = len(side)) -> None:
       done = before + round(fraction * count)
-      on_progress(0.9 * done / lines, f'{done:,} of {lines:,} sentences')  # retrieval is about a tenth of the work
+      on_progress(0.9 * done / total, f'{done:,} of {total:,} sentences')
 
-    embeddings[name] = embed_lines(model, encoder, side, layer=layer, batch_size=batch_size, on_progress=on_sentences)
-  return task.find(examples, embeddings, lambda fraction: on_progress(0.9 + 0.1 * fraction, 'comparing'))
+    embeddings[name] = embed(side, on_progress=on_sentences)
+  return embeddings

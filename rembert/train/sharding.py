@@ -86,8 +86,7 @@ def slice_count(devices: Iterable[jax.Device]) -> int:
 def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
   """NamedSharding for every parameter, by the rule table; `axes` are logical names (`nnx.get_partition_spec`).
 
-  Raises:
-    UsageError: an axis of a parameter is not divisible by the mesh axis that it is sharded over.
+  UsageError if an axis of a parameter is not divisible by the mesh axis that it is sharded over.
   """
 
   def sharding(path, leaf, names):

@@ -35,22 +35,15 @@ class TrainState(Generic[Leaf]):
 
 @dataclasses.dataclass(frozen=True)
 class Trainable:
-  """A model and its optimizer on a mesh, split for jit, with shapes, shardings and initialisation of its `TrainState`.
+  """A model and its optimizer on a mesh, split for jit, with shapes, shardings and initialisation of the state."""
 
-  Attributes:
-    graphdef: the static half of the model; `nnx.merge(graphdef, params)` is the model.
-    optimizer: takes sums of gradients, with the extra arguments of `rembert.train.optimizer.make_optimizer`.
-    init: jitted function (seed) → sharded `TrainState`; no device holds more than its shard.
-    ema_decay: see `rembert.train.trainer.TrainConfig`.
-  """
-
-  graphdef: nnx.GraphDef
-  optimizer: optax.GradientTransformationExtraArgs
+  graphdef: nnx.GraphDef  # the static half of the model, which is `nnx.merge(graphdef, params)`
+  optimizer: optax.GradientTransformationExtraArgs  # of sums of gradients, see `rembert.train.optimizer.make_optimizer`
   mesh: Mesh
   abstract_state: TrainState[jax.ShapeDtypeStruct]
   shardings: TrainState[NamedSharding]
-  init: 'jax.stages.Wrapped'
-  ema_decay: float = 0.0
+  init: 'jax.stages.Wrapped'  # (seed) to a sharded `TrainState`; no device holds more than its shard
+  ema_decay: float = 0.0  # see `rembert.train.trainer.TrainConfig`
 
   def restore_target(self) -> TrainState[jax.ShapeDtypeStruct]:
     """Shapes with shardings, the target for restoring a checkpoint."""
@@ -80,10 +73,8 @@ def trainable(
 ) -> Trainable:
   """A model with its optimizer on a mesh, ready to initialise. Allocates nothing.
 
-  If `ema_decay` is above 0, its state has a moving average, which begins as the initial parameters.
-
-  Raises:
-    UsageError: sizes are not divisible over the mesh.
+  If `ema_decay` is above 0, its state has a moving average, which begins as the initial parameters. UsageError if sizes
+  are not divisible over the mesh.
   """
   construct = lambda seed: build(nnx.Rngs(jax.random.key(seed)))
   graphdef, variables = nnx.split(nnx.eval_shape(lambda: construct(0)))

@@ -110,42 +110,29 @@ class Trainer:
   Every host runs the same loop. Their common actions (steps, evaluations, saves, the end) depend on the step number
   or on their `HostConsensus`, never on a clock or a signal of one host. Console, trackers, goodput, watchdog and
   profiler observe it; none of them affects the computation.
-
-  Attributes:
-    position: progress of the run; every step replaces its state and donates the old one.
-    train_step: the compiled update.
-    evaluate: (params, is_stopped) to metrics, or None if stopped midway; None for no evaluations.
-    save: starts a checkpoint.
-    is_save_permanent: (step) to whether all hosts save a permanent checkpoint after it.
-    wants_to_save: (step) to whether this host requests a save; all hosts then save one step later.
-    learning_rate: (number of updates so far) to the learning rate of the next.
-    throughput: (step) to the arguments of `Meter.interval` for an interval that ends there.
-    stop: set when a stop was requested from this process.
-    progress: shows steps, metrics and evaluations on the console.
-    borders: steps at which the shape of batches, or their text, changes; an interval of metrics ends there.
-    is_stopping: all hosts have agreed to end before the last step.
   """
 
   config: TrainConfig
   guards: GuardsConfig
-  position: Position
+  position: Position  # every step replaces its state and donates the old one
   _: dataclasses.KW_ONLY
   train_step: Callable[[TrainState, dict], tuple[TrainState, StepMetrics]]
+  # (params, is_stopped) to metrics, or None if stopped midway; None for no evaluations.
   evaluate: Callable[[dict, Callable[[], bool]], Metrics | None] | None
-  save: Callable[[Position], None]
-  is_save_permanent: Callable[[int], bool]
-  wants_to_save: Callable[[int], bool]
-  learning_rate: Callable[[int], jax.Array]
-  throughput: Callable[[int], dict]
-  stop: StopSignal
+  save: Callable[[Position], None]  # starts a checkpoint
+  is_save_permanent: Callable[[int], bool]  # whether all hosts save a permanent checkpoint after a step
+  wants_to_save: Callable[[int], bool]  # whether this host requests a save; all hosts then save one step later
+  learning_rate: Callable[[int], jax.Array]  # of the next update, from the number of updates so far
+  throughput: Callable[[int], dict]  # arguments of `Meter.interval` for an interval that ends at a step
+  stop: StopSignal  # set when a stop was requested from this process
   console: Console
   progress: TrainingProgress
   trackers: Tracker
   goodput: Goodput
   watchdog: Watchdog
   profiler: Profiler
-  borders: Collection[int] = ()
-  is_stopping: bool = dataclasses.field(default=False, init=False)
+  borders: Collection[int] = ()  # steps where batches change their shape or text; an interval of metrics ends there
+  is_stopping: bool = dataclasses.field(default=False, init=False)  # all hosts agreed to end before the last step
 
   def __post_init__(self):
     self._consensus, self._decided = HostConsensus(), HostRequest.NOTHING

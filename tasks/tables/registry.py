@@ -71,10 +71,10 @@ def add_language_task(
   kind: Kind,
   source: seqio.DataSource,
   vocabulary: RembertVocabulary,
-  metric: Callable[[Targets, Sequence[np.ndarray]], Mapping[str, float]],
+  score: Callable[[Targets, Mapping[int, Any]], Mapping[str, float]],
   task_cls: type[seqio.Task] = seqio.Task,
-) -> seqio.Task:
-  """Registers a task whose targets are all features of a row, and whose `metric` takes these and logits."""
+) -> None:
+  """Registers a task whose targets are all features of a row; `score` takes these and predictions by example."""
   choices = getattr(kind, 'choices', 0)
   to_rows: Callable = preprocessors.word_rows if kind.head == 'tagging' else preprocessors.pair_rows
   if choices:
@@ -87,7 +87,13 @@ def add_language_task(
   if kind.has_names:
     labels = LabelVocabulary(kind.labels)
   feature = functools.partial(seqio.Feature, add_eos=False)
-  return add_task(
+
+  def metric(targets, scores):
+    """Scores by name, 0 to 100, from the logits of all rows of a split."""
+    predictions = kind.predict(targets, scores)
+    return score(targets, {example: found['prediction'] for example, found in predictions.items()})
+
+  add_task(
     name,
     task_cls=task_cls,
     source=source,
@@ -172,6 +178,15 @@ class Tables:
     gold = self.kind.gold(targets)
     return self.kind.score([*gold.values()], [predictions[example] for example in gold], language)
 
+  def prediction_lines(self, targets: Targets, scores: Sequence[np.ndarray]) -> str:
+    """A JSON object a line for each example: where it stands, its texts, and its prediction."""
+    predictions, lines = self.kind.predict(targets, scores), {}
+    for target in targets:
+      if (example := int(target['example'])) not in lines:
+        texts = {name: text.decode() for name, text in target.items() if isinstance(text, bytes) and name != 'context'}
+        lines[example] = json.dumps({**texts, **predictions[example]}, ensure_ascii=False) + '\n'
+    return ''.join(lines.values())
+
   def describe(self) -> str:
     """What was found in the training files, in a line: labels and how often each occurs."""
     names = [f'{label} {self.label_counts[label]:,.0f}' for label in self.kind.labels]
@@ -184,31 +199,11 @@ def _label_order(label: str) -> tuple:
   return (0, int(label), label) if digits.isascii() and digits.isdecimal() else (1, 0, label)
 
 
-class TableTask(seqio.Task):
-  """The SeqIO task of one language of tables; `tables` and `language` are set by `add_tables`."""
-
-  tables: Tables
-  language: str
-
-  def baseline(self, targets: Targets) -> dict[str, float] | None:
-    """See `Tables.baseline`."""
-    return self.tables.baseline(targets, self.language)
-
-  def prediction_lines(self, targets: Targets, scores: Sequence[np.ndarray]) -> str:
-    """A JSON object a line for each example: where it stands, its texts, and its prediction."""
-    predictions, lines = self.tables.kind.predict(targets, scores), {}
-    for target in targets:
-      if (example := int(target['example'])) not in lines:
-        texts = {name: text.decode() for name, text in target.items() if isinstance(text, bytes) and name != 'context'}
-        lines[example] = json.dumps({**texts, **predictions[example]}, ensure_ascii=False) + '\n'
-    return ''.join(lines.values())
-
-
 class _TableSource(FilesSource):
   """The files of a language, which are read as they are needed: a million examples take no more memory than a few."""
 
   def __init__(self, tables: Tables, language: str):
-    self._tables = tables
+    self.tables = tables
     self._files = {split: files[language] for split in SPLITS if language in (files := tables.config.files(split))}
     super().__init__(tuple(self._files), num_input_examples={s: tables.examples[s, language] for s in self._files})
 
@@ -228,8 +223,8 @@ class _TableSource(FilesSource):
     return tf.data.Dataset.from_generator(chunks, output_signature=spec).unbatch()
 
   def _chunks(self, split: str) -> Iterator[dict[str, Any]]:
-    kind, first = self._tables.kind, 0
-    examples = kind.read(self._files[split], needs_labels=self._tables.needs_labels(split))
+    kind, first = self.tables.kind, 0
+    examples = kind.read(self._files[split], needs_labels=self.tables.needs_labels(split))
     while chunk := list(itertools.islice(examples, _EXAMPLES_AT_ONCE)):
       yield example_columns(kind, chunk, first)
       first += len(chunk)
@@ -242,9 +237,8 @@ def add_tables(tables: Tables, *, vocabulary: str | os.PathLike | None = None, n
   rates: dict[str, seqio.MixtureRate] = {}
   for language in dict.fromkeys(language for _, language in tables.examples):
     task_name, source = valid_name(name, language), _TableSource(tables, language)
-    metric = _metric(tables, language)
-    task = add_language_task(task_name, tables.kind, source, RembertVocabulary(vocabulary), metric, TableTask)
-    task.tables, task.language = tables, language
+    score = functools.partial(tables.scores, language=language)
+    add_language_task(task_name, tables.kind, source, RembertVocabulary(vocabulary), score)
     rates[task_name] = tables.examples.get(('train', language), 1)
   add_mixture(name, rates)
 
@@ -272,12 +266,3 @@ def add_table(
   tables = Tables(DatasetConfig(kind=kind, name=name, **files_and_columns), labels=labels)
   add_tables(tables, vocabulary=vocabulary)
   return tables
-
-
-def _metric(tables: Tables, language: str):
-  def scores_of_table(targets, scores):
-    """Scores by name, 0 to 100, from the logits of all rows of a split."""
-    predictions = tables.kind.predict(targets, scores)
-    return tables.scores(targets, {example: found['prediction'] for example, found in predictions.items()}, language)
-
-  return scores_of_table

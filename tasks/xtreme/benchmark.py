@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -18,80 +18,34 @@ from tasks.xtreme import BENCHMARK, LANGUAGES, XtremeConfig, files
 from tasks.xtreme.files import MissingFileError, XtremeFolder
 
 
-class _Format(NamedTuple):
-  """What the tasks of one kind of `benchmark.json` have in common.
-
-  Attributes:
-    kind: of `tasks.tables.kinds`, by which examples become rows, and logits predictions and scores.
-    scores: names of XTREME's scores, in their order.
-    read: reads a file, see `tasks.xtreme.files`.
-    label: reads the gold labels of a test file.
-    suffix: of files of predictions and gold labels.
-  """
-
-  kind: str
-  scores: tuple[str, ...]
-  read: Callable[[epath.Path, Sequence[str]], list[Example]]
-  label: Callable[[Sequence[Example], epath.Path, Sequence[str]], list[Example]]
-  suffix: str = 'tsv'
-
-
-_FORMATS = {
-  'pairs': _Format('pair_classification', ('accuracy',), files.read_pairs, files.label_pairs),
-  'tagging': _Format('tagging', ('f1', 'precision', 'recall'), files.read_sentences, files.label_sentences),
-  'questions': _Format(
-    'question_answering',
-    ('f1', 'exact_match'),
-    lambda path, labels: read_questions(path),
-    files.label_questions,
-    'json',
-  ),
-}
-
-
 @dataclasses.dataclass(frozen=True)
 class XtremeTask:
   """A task of XTREME.
 
   Methods take `targets`, the rows of a split and language as dicts of features with the number of their `example`, and
   predictions by that number.
-
-  Attributes:
-    name: also the folder of its data.
-    format: of its files.
-    languages: in which XTREME evaluates it.
-    labels: of the head, by index; () for `qa`.
-    files: path of each split under the root of the data, with `{language}`.
-    absent: why the task does not have a split, and what to do.
-    trained_on: the task whose English training examples are its own; None if it has a training set.
   """
 
-  name: str
-  format: _Format
-  languages: tuple[str, ...]
-  labels: tuple[str, ...]
-  files: Mapping[str, str]
-  absent: Mapping[str, tuple[str, str]]
-  trained_on: str | None
+  name: str  # also the folder of its data
+  kind_name: str  # of `tasks.tables.kinds`, by which examples become rows, and logits predictions and scores
+  scores: tuple[str, ...]  # names of XTREME's scores, in their order; checkpoints are chosen by the first
+  suffix: str  # of files of predictions and gold labels
+  read: Callable[[epath.Path, Sequence[str]], list[Example]]  # reads a file, see `tasks.xtreme.files`
+  label: Callable[[Sequence[Example], epath.Path, Sequence[str]], list[Example]]  # reads gold labels of a test file
+  languages: tuple[str, ...]  # in which XTREME evaluates it
+  labels: tuple[str, ...]  # of the head, by index; () for `qa`
+  files: Mapping[str, str]  # path of each split under the root of the data, with `{language}`
+  absent: Mapping[str, tuple[str, str]]  # why the task does not have a split, and what to do
+  trained_on: str | None  # the task whose English training examples are its own; None if it has a training set
 
   @property
   def head(self) -> str:
     """Of the model."""
-    return HEAD_OF_KIND[self.format.kind]
-
-  @property
-  def scores(self) -> tuple[str, ...]:
-    """Names of the scores; checkpoints are chosen by the first."""
-    return self.format.scores
-
-  @property
-  def suffix(self) -> str:
-    """Of its files of predictions and gold labels."""
-    return self.format.suffix
+    return HEAD_OF_KIND[self.kind_name]
 
   def kind(self, config: XtremeConfig | None = None) -> Kind:
     """What makes rows of its examples, and predictions of logits; `config` has the limits of answers."""
-    return KINDS[self.format.kind](DatasetConfig(), self.labels, config)
+    return KINDS[self.kind_name](DatasetConfig(), self.labels, config)
 
   # --- reading -----------------------------------------------------------------
 
@@ -111,9 +65,9 @@ class XtremeTask:
     UsageError for a missing file, a wrong entry (with file and line), or no labels where they are needed.
     """
     path, gold_file = folder.file(self.file(split, language)), folder.labels_file(self.name, language, self.suffix)
-    examples = self.format.read(path, self.labels)
+    examples = self.read(path, self.labels)
     if examples[0].label is None and split == 'test' and gold_file.is_file():
-      examples = self.format.label(examples, gold_file, self.labels)
+      examples = self.label(examples, gold_file, self.labels)
     if examples[0].label is None and needs_labels:
       fix = [f'put them into {gold_file}', "or take the dev split: --gin.xtreme.split='dev'"]
       raise UsageError('there are no gold labels', where=str(path), fix=fix if split == 'test' else files.FETCH)
@@ -181,10 +135,22 @@ class XtremeTask:
     return json.dumps(answers, ensure_ascii=False, indent=1) + '\n'
 
 
+# By the kind of `benchmark.json`: `kind_name`, `scores`, `suffix`, `read` and `label`.
+_KINDS = {
+  'pairs': ('pair_classification', ('accuracy',), 'tsv', files.read_pairs, files.label_pairs),
+  'tagging': ('tagging', ('f1', 'precision', 'recall'), 'tsv', files.read_sentences, files.label_sentences),
+  'questions': (
+    'question_answering',
+    ('f1', 'exact_match'),
+    'json',
+    lambda path, labels: read_questions(path),
+    files.label_questions,
+  ),
+}
 TASKS: dict[str, XtremeTask] = {
   name: XtremeTask(
-    name=name,
-    format=_FORMATS[entry['kind']],
+    name,
+    *_KINDS[entry['kind']],
     languages=LANGUAGES[name],
     labels=tuple(entry.get('labels', '').split()),
     files=entry['files'],
@@ -192,7 +158,7 @@ TASKS: dict[str, XtremeTask] = {
     trained_on=entry.get('trained_on'),
   )
   for name, entry in BENCHMARK.items()
-  if entry['kind'] in _FORMATS
+  if entry['kind'] in _KINDS
 }
 
 

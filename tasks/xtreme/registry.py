@@ -51,8 +51,8 @@ def add_xtreme(
   for task in TASKS.values():
     names = {language: valid_name(name, task.name, language) for language in task.languages}
     for language, task_name in names.items():
-      source, metric = XtremeSource(task, language, open_folder), _metric(task, language, config)
-      add_language_task(task_name, task.kind(config), source, tokens, metric, _Task)
+      source, score = XtremeSource(task, language, open_folder), functools.partial(task.score, language=language)
+      add_language_task(task_name, task.kind(config), source, tokens, score, _Task)
     add_mixture(valid_name(name, task.name), dict.fromkeys(names.values(), 1.0))
 
 
@@ -94,11 +94,3 @@ class XtremeSource(FilesSource):
     """The task whose files those of a split are: XQuAD and MLQA are trained on SQuAD."""
     task = self._task
     return TASKS[task.trained_on] if split == 'train' and task.trained_on and self._language == 'en' else task
-
-
-def _metric(task: XtremeTask, language: str, config: XtremeConfig):
-  def official_scores(targets, scores):
-    """Scores by name, 0 to 100, as XTREME's `evaluate.py` computes them, from the logits of all rows of a split."""
-    return task.score(targets, task.predict(targets, scores, config), language)
-
-  return official_scores

@@ -137,7 +137,7 @@ def test_without_a_network_only_the_cache_is_used(use_hub, folder, files, assert
     (f'{NAME}@v9', None, 'no revision v9', 'a branch, a tag or a commit'),
     (NAME, 'hf_of_yesterday', 'refuses the token', 'hf auth login'),
     ('some-lab/tiny--rembert', None, 'not an id of the Hub', 'org/name'),
-    ('some-lab/torch', None, 'no model*.safetensors', 'hf download some-lab/torch'),
+    ('some-lab/torch', None, 'no model*.safetensors', 'save_pretrained'),
     ('some-lab/empty', None, 'no config.json', 'some-lab/empty@REVISION'),
   ],
 )

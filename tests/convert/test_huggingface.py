@@ -278,7 +278,7 @@ def test_shards_that_do_not_go_with_their_index_are_refused(sharded):
   file = sharded / 'model.safetensors.index.json'
   victim = sorted(sharded.glob('model-*'))[1]
   victim.unlink()
-  with pytest.raises(UsageError, match=f'shards are missing: {victim.name}'):
+  with pytest.raises(UsageError, match=f'weights files are missing: {victim.name}'):
     read_hugging_face(sharded)
   file.write_text('{"weight_map": 3}')
   with pytest.raises(UsageError, match='not an index of shards'):
@@ -306,7 +306,7 @@ def test_directories_without_a_model_say_what_they_lack(exported, tmp_path):
   with pytest.raises(UsageError, match='the configuration does not exist'):
     read_hugging_face(tmp_path / 'nowhere')
   (exported / 'model.safetensors').unlink()
-  with pytest.raises(UsageError, match='no weights'):
+  with pytest.raises(UsageError, match='1 of 1 weights files'):
     read_hugging_face(exported)
   (exported / 'config.json').write_text('{')
   with pytest.raises(UsageError, match='invalid JSON'):

@@ -253,7 +253,7 @@ def rows_once():
   from tasks import rows
 
   def key(task, split, head, **options):
-    tables, source = getattr(task, 'tables', None), repr(vars(task.source))
+    tables, source = getattr(task.source, 'tables', None), repr(vars(task.source))
     if tables is not None:
       contents = [pathlib.Path(file).read_bytes() for file in task.source.list_shards(split)]
       source = repr((tables.config, tables.kind.labels, contents))

@@ -13,8 +13,8 @@ from rembert import main
 from rembert.analysis.word_similarity import read_word_pairs
 from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import TokenStore
+from rembert.inference.model import text_encoder
 from rembert.jobs.analyze import model_name, plain
-from rembert.jobs.predict import text_encoder
 
 PNG = b'\x89PNG\r\n\x1a\n'
 

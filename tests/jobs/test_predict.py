@@ -9,8 +9,8 @@ import pytest
 import rembert
 from rembert.convert.__main__ import main as convert
 from rembert.inference.embed import embed_lines
-from rembert.inference.fill_mask import fill_masks
-from rembert.jobs.predict import main, text_encoder
+from rembert.inference.model import fill_masks, text_encoder
+from rembert.jobs.predict import main
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import rich.console
 
 from rembert.errors import RunError, UsageError
 from rembert.inference.embed import embed_lines
+from rembert.inference.model import text_encoder
 from rembert.jobs import retrieve
-from rembert.jobs.predict import text_encoder
 from rembert.runtime.signals import Stopped, StopSignal
 from rembert.tracking.console import Console
 from tasks.xtreme import XtremeConfig

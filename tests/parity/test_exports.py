@@ -15,9 +15,7 @@ import rembert
 from rembert.checkpoint.load import import_model, open_source, save_workdir
 from rembert.convert import tensorflow
 from rembert.convert.huggingface import export
-from rembert.errors import UsageError
-from rembert.inference.fill_mask import fill_masks
-from rembert.jobs.predict import text_encoder
+from rembert.inference.model import fill_masks, text_encoder
 from rembert.model.heads import POOLED
 
 pytestmark = pytest.mark.parity
@@ -126,34 +124,6 @@ def test_their_shards_are_read(their_folder):
   imported = import_model(open_source(folder))
   weight = model.cls.predictions.decoder.weight.detach().numpy()
   assert np.array_equal(imported.leaves['mlm/output_embedding'][: len(weight)], weight)
-
-
-def test_torch_files_are_read_without_executing_anything(their_folder):
-  import pickle
-
-  import torch
-
-  folder, model = their_folder('classification')
-  whole = import_model(open_source(folder)).leaves
-  (folder / 'model.safetensors').unlink()
-  file = folder / 'pytorch_model.bin'
-  torch.save(model.state_dict(), file)
-  leaves = import_model(open_source(folder)).leaves
-  assert all(np.array_equal(leaves[path], leaf) for path, leaf in whole.items())
-
-  class Malicious:
-    def __reduce__(self):
-      return (pathlib.Path.touch, (folder / 'executed',))
-
-  for damage in (
-    lambda: torch.save({'x': Malicious()}, file),
-    lambda: file.write_bytes(pickle.dumps(Malicious())),
-    lambda: file.write_bytes(b'PK' + bytes(100)),
-  ):
-    damage()
-    with pytest.raises(UsageError, match='torch cannot read the weights'):
-      import_model(open_source(folder))
-  assert not (folder / 'executed').exists()
 
 
 def test_half_precision_of_theirs_is_read(their_folder):

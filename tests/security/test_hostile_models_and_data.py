@@ -116,19 +116,6 @@ def test_a_manifest_that_is_not_json_is_an_error_without_a_traceback(tmp_path, c
 # --- pickles ----------------------------------------------------------------------------------------------------------
 
 
-def test_weights_of_torch_run_no_code(tmp_path, exploded, monkeypatch):
-  torch = pytest.importorskip('torch', reason='torch is not installed: make parity')
-  file = tmp_path / 'pytorch_model.bin'
-  torch.save({'rembert.embeddings.word_embeddings.weight': Bomb(exploded)}, file)
-  for content in (file.read_bytes(), pickle.dumps(Bomb(exploded), protocol=2)):
-    file.write_bytes(content)
-    with pytest.raises(UsageError, match='torch cannot read the weights'):
-      open_weights(tmp_path)
-  monkeypatch.setattr(torch, '__version__', '2.5.1+cpu')  # whose safe reading was not safe
-  with pytest.raises(UsageError, match='can execute code in a weights file'):
-    open_weights(tmp_path)
-
-
 def test_a_pickle_called_safetensors_runs_no_code(tmp_path, exploded):
   (tmp_path / 'model.safetensors').write_bytes(pickle.dumps(Bomb(exploded)))
   with pytest.raises(UsageError, match='damaged safetensors'):
