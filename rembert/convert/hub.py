@@ -18,7 +18,7 @@ _WEIGHTS = ['model*.safetensors', 'model.safetensors.index.json']
 _FILES = ['config.json', *_WEIGHTS, 'sentencepiece.model', 'tokenizer*.json']
 _NAME_A_PATH = 'or name a workdir with checkpoints/, one checkpoint in it, or a Hugging Face model directory'
 # With transformers and torch, for models that have other weights.
-TO_SAFETENSORS = "transformers.AutoModel.from_pretrained('MODEL').save_pretrained('FOLDER')"
+TO_SAFETENSORS = "transformers.AutoModelForMaskedLM.from_pretrained('MODEL').save_pretrained('FOLDER')"
 _LOG_IN = 'hf auth login, or HF_TOKEN=TOKEN'
 
 
