@@ -1,12 +1,14 @@
-"""Runs the Apache Beam pipelines of corpora and token stores, by groups of languages, in a directory with a recipe."""
+"""Pipelines of corpora and token stores: their steps, and how groups of languages are made in a directory."""
 
+import collections
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
   import apache_beam as beam
 
 RECIPE = 'recipe.json'
+_TELL_EVERY = 1000  # items
 
 Tell = Callable[[str], None]  # shows a note on the progress
 
@@ -80,6 +83,69 @@ class BeamRunner:
     finally:
       if client := getattr(getattr(pipeline, 'result', None), 'client', None):
         client.close()  # the DaskRunner does not close it
+
+
+# --- steps of a pipeline, in this process and for Apache Beam ---------------------------------------------------------
+
+
+class LocalSteps:
+  """Steps on lists in this process."""
+
+  def __init__(self, tell: Tell):
+    self._tell = tell
+
+  def create(self, label: str, items: Iterable) -> Iterable:
+    """The items that a pipeline begins with."""
+    return items
+
+  def spread(self, label: str, items: Iterable, function: Callable[[Any], Iterable]) -> Iterator:
+    """What `function` returns for each item, one after the other; Beam spreads them over its workers."""
+    for number, item in enumerate(items):
+      if number % _TELL_EVERY == 0:
+        self._tell(f'{label} {number:,}')
+      yield from function(item)
+
+  def regroup(self, label: str, items: Iterable, pairs_of: Callable[[Any], Iterable], reduce: Callable) -> list:
+    """Groups the values of all pairs (key, value) by key; returns the items of `reduce(key, values)`."""
+    groups = collections.defaultdict(list)
+    for key, value in itertools.chain.from_iterable(map(pairs_of, items)):
+      groups[key].append(value)
+    return [result for key, values in groups.items() for result in reduce(key, values)]
+
+  def flatten(self, label: str, *several: Iterable) -> Iterable:
+    """The items of all."""
+    return itertools.chain(*several)
+
+
+class BeamSteps:
+  """The same of a pipeline, with what every runner has: one output per step, no state, one last step for everything."""
+
+  def __init__(self, pipeline: 'beam.Pipeline'):
+    import apache_beam as beam
+
+    self._beam, self._pipeline = beam, pipeline
+
+  def create(self, label, items):
+    """As `LocalSteps`."""
+    return self._pipeline | label >> self._beam.Create(items)
+
+  def spread(self, label, items, function):
+    """As `LocalSteps`."""
+    return items | f'spread to {label}' >> self._beam.Reshuffle() | label >> self._beam.FlatMap(function)
+
+  def regroup(self, label, items, pairs_of, reduce):
+    """As `LocalSteps`."""
+    # Not the functions themselves: Beam would read their type hints, and enforce them.
+    pairs = items | f'{label}: by key' >> self._beam.FlatMap(lambda item: pairs_of(item))
+    groups = pairs | f'{label}: group' >> self._beam.GroupByKey()
+    return groups | label >> self._beam.FlatMap(lambda group: reduce(*group))
+
+  def flatten(self, label, *several):
+    """As `LocalSteps`."""
+    return several | label >> self._beam.Flatten()
+
+
+# --- directories that are made by groups of languages -----------------------------------------------------------------
 
 
 def run_in_groups(

@@ -99,11 +99,7 @@ class PreparedTfdsSource(seqio.TfdsDataSource):
     super().__init__(tfds_name, splits=dict(splits), read_only=True)
 
   def get_dataset(self, split='train', shuffle=True, seed=None, shard_info=None, **_) -> tf.data.Dataset:
-    """Implements `seqio.DataSource`.
-
-    Raises:
-      UsageError: the dataset is not prepared, or lacks the split.
-    """
+    """Implements `seqio.DataSource`; UsageError if the dataset is not prepared, or lacks the split."""
     self._refuse_unprepared(split)
     if shuffle or shard_info:
       return super().get_dataset(split, shuffle, seed, shard_info)

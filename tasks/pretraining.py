@@ -118,20 +118,15 @@ def normalized_rates(task_or_mixture: seqio.Task | seqio.Mixture) -> dict[str, f
 
 @dataclasses.dataclass(frozen=True)
 class _Pipeline:
-  """A split of a task that can be read from any example of its source on.
+  """A split of a task that can be read from any example of its source on."""
 
-  Attributes:
-    documents: batches of documents: numbers of the source's examples, counted from `first` [N], and their ids, ragged
-      [N, (L)]. If it skips at the source, a document numbered `_END` follows the last one, and then the documents from
-      `first` again, endlessly.
-    first: the example to start at; an iterator reads it when it starts an epoch.
-    skips_at_source: whether `first` may be other than 0.
-    at_end: iterators that have reached `_END`. Reusing one costs a tenth of creating one.
-  """
-
+  # Batches of documents: numbers of the source's examples, counted from `first` [N], and their ids, ragged [N, (L)]. If
+  # it skips at the source, a document numbered `_END` follows the last one, and then the documents from `first` again,
+  # endlessly.
   documents: tf.data.Dataset
-  first: tf.Variable
-  skips_at_source: bool
+  first: tf.Variable  # the example to start at; an iterator reads it when it starts an epoch
+  skips_at_source: bool  # whether `first` may be other than 0
+  # iterators that have reached `_END`. Reusing one costs a tenth of creating one.
   at_end: list[Iterator] = dataclasses.field(default_factory=list)
 
 
@@ -171,8 +166,7 @@ class TaskDocuments:
   def prepare(self, on_progress: Callable[[float, str], None] = lambda fraction, name: None) -> list[str]:
     """Builds the training datasets; returns the names of those that cannot skip at the source.
 
-    Raises:
-      UsageError: data cannot be opened, or documents differ from a task's declaration; names all such tasks.
+    UsageError, for all such tasks, if data cannot be opened, or documents differ from a task's declaration.
     """
     slow, errors = [], []
     for done, name in enumerate(self._tasks):

@@ -45,8 +45,7 @@ def train_vocabulary(
 ) -> None:
   """Trains a unigram vocabulary of exactly `size` tokens on `texts` and writes it to `path` atomically.
 
-  Raises:
-    UsageError: the text does not support that many tokens, or `size` is too small for the special ones.
+  UsageError if the text does not support that many tokens, or `size` is too small for the special ones.
   """
   refuse_too_few(size)
   model = _train_model(texts, vocab_size=size, character_coverage=character_coverage, num_threads=threads)
@@ -73,8 +72,7 @@ def extend_vocabulary(
   languages keep their segmentation; Finnish takes 0.79 of the tokens, Swahili 0.75, Japanese 0.24. With the score 0 for
   new tokens, as in merges of LLaMA's BPE models, 88.6 to 97.7 % keep it, and old languages take more tokens.
 
-  Raises:
-    UsageError: no such vocabulary, `size` is not larger than it, or the text is too small.
+  UsageError if there is no such vocabulary, `size` is not larger than it, or the text is too small.
   """
   model = _open_extended(old, size)
   missing = size - len(model.pieces)

@@ -558,7 +558,6 @@ MUTANTS = [
     'digest_of(text), held_out',
     'digest_of(found.title + text), held_out',
     area='tasks',
-    tests=('tests/tasks/corpus/test_build.py',),
   ),
   Mutant(
     'a dump that is damaged gives no documents, and is not counted among what was lost',
@@ -566,7 +565,6 @@ MUTANTS = [
     "    yield Lost(part.language, 'damaged dumps')",
     '    return',
     area='tasks',
-    tests=('tests/tasks/corpus/test_sources.py',),
   ),
   Mutant(
     'the training split of a corpus includes the held-out documents',
@@ -574,7 +572,6 @@ MUTANTS = [
     'split = SPLITS[document.is_held_out]',
     'split = SPLITS[0]',
     area='tasks',
-    tests=('tests/tasks/corpus/test_build.py',),
   ),
   Mutant(
     'reading that resumes at a document begins with the first one again',
@@ -582,7 +579,6 @@ MUTANTS = [
     'source.skip(first)',
     'source.skip(0 * first)',
     area='tasks',
-    tests=('tests/tasks/test_pretraining.py',),
   ),
   Mutant(
     'of a page with a history the oldest revision is read instead of the newest',
@@ -650,7 +646,6 @@ MUTANTS = [
     'if len(document.text) >= config.min_characters',
     'if document.paragraphs',
     area='tasks',
-    tests=('tests/tasks/corpus/test_build.py',),
   ),
   Mutant(
     'held-out sentences count among those that sampling rates are computed from',
@@ -666,7 +661,6 @@ MUTANTS = [
     'range(0, total, _EXAMPLES_PER_PART)',
     'range(0, total - _EXAMPLES_PER_PART + 1, _EXAMPLES_PER_PART)',
     area='tasks',
-    tests=('tests/tasks/corpus/test_sources.py',),
   ),
   Mutant(
     'a text file that breaks off is not counted among what was lost',
@@ -674,7 +668,6 @@ MUTANTS = [
     "        yield 'truncated files'",
     '        return',
     area='tasks',
-    tests=('tests/tasks/corpus/test_text_files.py',),
   ),
   Mutant(
     'a row of a table with too many cells is read, and its text is the part of it before a comma',
@@ -682,7 +675,6 @@ MUTANTS = [
     'dict(zip(header, row, strict=True)) if len(row) == len(header)',
     'dict(zip(header, row, strict=False)) if len(row) >= len(header)',
     area='tasks',
-    tests=('tests/tasks/corpus/test_text_files.py',),
   ),
   Mutant(
     'every row group of a Parquet file has the documents of its first',
@@ -690,7 +682,6 @@ MUTANTS = [
     'row_groups=[group]',
     'row_groups=[0]',
     area='tasks',
-    tests=('tests/tasks/corpus/test_text_files.py',),
   ),
   Mutant(
     'a file with a column of languages is read again for each of them',
@@ -1049,7 +1040,6 @@ MUTANTS = [
     "'utf-8-sig' if number == 1 else 'utf-8'",
     "'utf-8'",
     area='tasks',
-    tests=('tests/tasks/tables/test_files.py',),
   ),
   Mutant(
     'labels that are numbers are sorted as texts, so that 10 stands before 2',
@@ -1057,7 +1047,6 @@ MUTANTS = [
     'return (0, int(label), label) if digits.isascii() and digits.isdecimal() else (1, 0, label)',
     'return (1, 0, label)',
     area='tasks',
-    tests=('tests/tasks/tables/test_registry.py',),
   ),
   Mutant(
     'ranges and empty words of CoNLL-U are words of the sentence',
@@ -1799,7 +1788,6 @@ MUTANTS = [
     'return HostRequest.NOTHING if before is None else HostRequest(',
     'return wanted if before is None else wanted | HostRequest(',
     area='hosts',
-    tests=('tests/runtime/test_consensus.py',),
   ),
   Mutant(
     'a host that asks all hosts to stop makes them save instead, and the run continues',
@@ -1807,7 +1795,6 @@ MUTANTS = [
     'HostRequest(int(np.asarray(before.addressable_data(0)).sum()))',
     'HostRequest(int(np.dot([2, 0.5, 1], np.asarray(before.addressable_data(0)))))',
     area='hosts',
-    tests=('tests/runtime/test_consensus.py',),
   ),
   Mutant(
     'a Slurm job of several tasks is not recognised, and every task trains on its own',
@@ -2070,7 +2057,6 @@ MUTANTS = [
     'if labels.get(OWNER_LABEL) != self.owner:',
     'if OWNER_LABEL not in labels:',
     area='launch',
-    tests=('tests/launch/test_tpu_vm.py',),
   ),
   Mutant(
     'any failure of gcloud reads as if there were no such slice, which is then not deleted or asked for twice',
@@ -2128,6 +2114,5 @@ MUTANTS = [
     'with locked(workdir, console.say):',
     "with __import__('contextlib').nullcontext():",
     area='launch',
-    tests=('tests/launch/test_scheduler.py',),
   ),
 ]

@@ -14,7 +14,6 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
-from rembert.files import read_text
 from rembert.model.config import Execution
 from rembert.runtime.signals import Stopped, StopSignal
 from rembert.tokenizer import check_vocabulary
@@ -52,38 +51,23 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class AnalysisResult:
-  """Results of an analysis, and how to show them.
+  """Results of an analysis, and how to show them."""
 
-  Attributes:
-    results: JSON, documented at the top of the analysis' module.
-    facts: JSON that describes the inputs.
-    tables: tables for the console.
-    remarks: lines below the tables.
-  """
-
-  results: dict[str, Any]
-  facts: dict[str, Any]
+  results: dict[str, Any]  # JSON, documented at the top of the analysis' module
+  facts: dict[str, Any]  # JSON that describes the inputs
   tables: Sequence[Table]
-  remarks: Sequence[str] = ()
+  remarks: Sequence[str] = ()  # lines below the tables
 
 
 @dataclasses.dataclass(frozen=True)
 class AnalysisContext:
-  """Configuration, output directory and console of an analysis; and a function of `rembert.jobs`, a higher layer.
-
-  Attributes:
-    config: configuration of the analysis.
-    workdir: output directory.
-    console: progress output.
-    stop: set when a stop was requested.
-    open_data: `rembert.jobs.pretrain_data.open_data`.
-  """
+  """Configuration, output directory and console of an analysis; and a function of `rembert.jobs`, a higher layer."""
 
   config: AnalysisConfig
   workdir: epath.Path
   console: Console
   stop: StopSignal
-  open_data: Callable[..., Any]
+  open_data: Callable[..., Any]  # `rembert.jobs.pretrain_data.open_data`
 
   @contextlib.contextmanager
   def task(self, description: str) -> Iterator[Progress]:
@@ -121,18 +105,6 @@ class AnalysisContext:
       )
     check_vocabulary(file, source.config.vocab_size)
     return file
-
-
-def read_lines(path: epath.PathLike, *, fix: str) -> list[tuple[str, str]]:
-  """The lines of a UTF-8 file, without surrounding white space, and where each is: `FILE:NUMBER`.
-
-  Lines end at `\\n` or `\\r\\n` and nowhere else: texts hold the other line ends of Unicode.
-
-  Raises:
-    UsageError: the file cannot be read, or is not UTF-8; `fix` is for this error.
-  """
-  lines = read_text(path, fix=fix).removesuffix('\n').split('\n')
-  return [(line.strip(), f'{path}:{number}') for number, line in enumerate(lines, 1)]
 
 
 def model_facts(source: Source) -> dict[str, Any]:

@@ -130,20 +130,12 @@ class EdgeProbe(nnx.Module):
 
 
 class ProbeBatch(NamedTuple):
-  """Targets of some sentences, padded to a power of two with targets of weight 0.
+  """Targets of some sentences, padded to a power of two with targets of weight 0; int32, labels and weights float32."""
 
-  Attributes:
-    sentence_T: int32, the index of each target's sentence.
-    spans_Tx2x2: int32.
-    labels_TxN: float32, 1 for a label of the target.
-    golds_T: float32, the number of its gold labels, including those that are not in the training set.
-    weight_T: float32, 0 for padding.
-  """
-
-  sentence_T: Array
+  sentence_T: Array  # the index of each target's sentence
   spans_Tx2x2: Array
-  labels_TxN: Array
-  golds_T: Array
+  labels_TxN: Array  # 1 for a label of the target
+  golds_T: Array  # the number of its gold labels, including those that are not in the training set
   weight_T: Array
 
 
@@ -209,21 +201,13 @@ def most_frequent_f1(train: Sequence[EncodedSpans], test: Sequence[EncodedSpans]
 
 @dataclasses.dataclass(frozen=True)
 class TrainedProbe:
-  """A probe at its best dev score.
+  """A probe at its best dev score."""
 
-  Attributes:
-    graphdef: static half of the `EdgeProbe`.
-    parameters: its parameters.
-    labels: index of each label, by name.
-    epochs: passes over the training set up to this score.
-    dev: the score on the dev set.
-  """
-
-  graphdef: nnx.GraphDef
+  graphdef: nnx.GraphDef  # of the `EdgeProbe`
   parameters: nnx.State
-  labels: Mapping[str, int]
-  epochs: int
-  dev: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  labels: Mapping[str, int]  # the index of each
+  epochs: int  # passes over the training set up to this score
+  dev: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the score on the dev set
 
   @property
   def mix(self) -> ScalarMix:
@@ -436,15 +420,9 @@ def _read(context: AnalysisContext) -> tuple[str, dict[str, list[SpanExample]]]:
     )
   parts = [(split, split, xtreme.train_language) for split in ('train', 'dev')]
   parts += [(language, xtreme.split, language) for language in languages]
-  sets = {
-    name: [
-      _tagged_words(sentence)
-      for sentence in udpos.examples(folder, split, language, needs_labels=True)
-      if sentence.features['words']
-    ]
-    for name, split, language in parts
-  }
-  return 'udpos', sets
+  read = functools.partial(udpos.examples, folder, needs_labels=True)
+  tagged = lambda sentences: [_tagged_words(sentence) for sentence in sentences if sentence.features['words']]
+  return 'udpos', {name: tagged(read(split, language)) for name, split, language in parts}
 
 
 def _name(path: str) -> str:

@@ -16,19 +16,19 @@ its translation is the nearest of all targets by L2 distance.
     mean            by layer: the unweighted mean of `accuracy` over the pairs
 """
 
-import dataclasses
 import statistics
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from etils import epath
 
-from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number, model_facts, read_lines
+from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number, model_facts
 from rembert.errors import UsageError
 from rembert.inference.embed import encode_lines, sentence_vectors
 from rembert.inference.model import load
 from rembert.tokenizer import TextEncoder
+from tasks.tables.files import read_lines
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.retrieval import Tatoeba, chosen_languages
 
@@ -37,38 +37,30 @@ _BLOCK_BYTES = 1 << 26  # of one block of distances; a few of this size are in m
 _DOUBT = 1e-10
 
 
-@dataclasses.dataclass(frozen=True)
-class AlignedLines:
-  """Sentences and their translations.
-
-  Attributes:
-    source: N sentences.
-    target: M sentences.
-    gold: [N] int64, the index of each source's translation; None if both are in the same order.
-    blank: pairs that were skipped because a side has no text.
-  """
+class AlignedLines(NamedTuple):
+  """N sentences, and M of which some are their translations."""
 
   source: Sequence[str]
   target: Sequence[str]
-  gold: np.ndarray | None = None
-  blank: int = 0
+  gold: np.ndarray | None = None  # [N] int64, index of each translation; None if both are in the same order
+  blank: int = 0  # pairs that were skipped because a side has no text
 
 
 def read_aligned(source: epath.PathLike, target: epath.PathLike, max_pairs: int | None = None) -> AlignedLines:
   """Reads the first `max_pairs` pairs, or all, of two files in UTF-8; skips pairs with a blank side.
 
-  Raises:
-    UsageError: a file cannot be read, the files differ in length, or there is no pair.
+  UsageError if a file cannot be read, the files differ in length, or there is no pair.
   """
-  sources, targets = (read_lines(path, fix='a text file with one sentence per line') for path in (source, target))
+  sources, targets = (list(read_lines(epath.Path(path))) for path in (source, target))
   if len(sources) != len(targets):
-    _, where = max(sources, targets, key=len)[min(len(sources), len(targets))]
+    where = max(sources, targets, key=len)[min(len(sources), len(targets))].where
     raise UsageError(
       f'{len(sources):,} lines and {len(targets):,} translations',
       where=f'{source}, {target}; {where} has no counterpart',
       fix='line i must translate line i; for Tatoeba, --gin.xtreme.data_dir=FOLDER also reads the labels',
     )
-  kept = [(a, b) for (a, _), (b, _) in zip(sources, targets, strict=True) if a and b]
+  pairs = [(a.text.strip(), b.text.strip()) for a, b in zip(sources, targets, strict=True)]
+  kept = [(a, b) for a, b in pairs if a and b]
   if not kept:
     raise UsageError('no pair of sentences found', where=f'{source}, {target}', fix='write one sentence per line')
   texts, translations = zip(*kept[:max_pairs], strict=True)
@@ -83,8 +75,6 @@ def nearest(queries_NxH: np.ndarray, targets_MxH: np.ndarray) -> np.ndarray:
   """
   queries = np.ascontiguousarray(queries_NxH, np.float64)
   targets = np.ascontiguousarray(targets_MxH, np.float64)
-  if not len(targets):
-    raise ValueError('there are no targets')
   # Centred vectors are shorter, so that matmuls have smaller rounding errors.
   centre = targets.mean(0)
   centred, centred_targets = queries - centre, targets - centre

@@ -41,9 +41,7 @@ def masked_accuracy(
   """Computes `languages` and `all` of `results`, from sums by language (`rembert.train.metrics`) and their batches.
 
   Sequences that pad the last batch do not count. Languages are in the order of the sums, [languages] each.
-
-  Raises:
-    ValueError: the sums are of other batches.
+  ValueError if the sums are of other batches.
   """
   rows = np.zeros(len(languages), np.int64)  # that have masked tokens
   counts = np.zeros((len(languages), vocab_size), np.int64)  # how often each token is masked

@@ -14,11 +14,11 @@ import numpy as np
 from etils import epath
 from flax import nnx
 
-from rembert.analysis.context import read_lines
 from rembert.errors import UsageError
 from rembert.files import parsed_json
 from rembert.model.encoder import RemBertEncoder
 from rembert.tokenizer import SpecialIds
+from tasks.tables.files import read_lines
 
 _FORM = '{"text": "The dog barks .", "targets": [{"span1": [1, 2], "label": "NOUN"}]}'
 _ROUND_TO = 16  # positions are rounded up to this, so that few shapes are compiled
@@ -52,14 +52,11 @@ def read_spans(path: epath.PathLike) -> list[SpanExample]:
       {"text": "The dog barks .", "targets": [{"span1": [0, 2], "span2": [2, 3], "label": ["a", "b"]}, …]}
 
   Spans count words, separated by white space; their end is exclusive. A label may be a list (semantic proto-roles have
-  any number of labels).
-
-  Raises:
-    UsageError: the file does not exist, has no targets, or a line is malformed.
+  any number of labels). UsageError if the file does not exist, has no targets, or a line is malformed.
   """
   examples = []
-  for text, where in read_lines(path, fix=_FORM):
-    if not text:
+  for text, where in read_lines(epath.Path(path)):
+    if not text.strip():
       continue
     content = parsed_json(text, where, fix=_FORM)
     try:
@@ -104,20 +101,14 @@ def spans_per_target(examples: Iterable[SpanExample], where: str) -> int:
 class EncodedSpans:
   """A tokenized sentence with labelled spans. Only positions in spans are needed; spans are ranges of needed positions.
 
-  Attributes:
-    input_ids: [S] int32, with [CLS] and [SEP].
-    needed: [P] int32, ascending positions in `input_ids` that are in a span.
-    spans: [T, 2, 2] int32: target, first or second span, begin and end in `needed`; the second is empty if there is
-      none.
-    labels: names of the labels of each target.
-    dropped: number of targets beyond the model's positions.
+  `spans`: target, first or second span, begin and end in `needed`; the second is empty if there is none.
   """
 
-  input_ids: np.ndarray
-  needed: np.ndarray
-  spans: np.ndarray
-  labels: tuple[tuple[str, ...], ...]
-  dropped: int
+  input_ids: np.ndarray  # [S] int32, with [CLS] and [SEP]
+  needed: np.ndarray  # [P] int32, ascending positions in `input_ids` that are in a span
+  spans: np.ndarray  # [T, 2, 2] int32
+  labels: tuple[tuple[str, ...], ...]  # names of the labels of each target
+  dropped: int  # targets beyond the model's positions
 
 
 def encode_spans(

@@ -17,16 +17,17 @@ product of their vectors; the score is Spearman's ρ × 100 between similarities
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 from etils import epath
 from scipy import stats
 
-from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts, read_lines
+from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts
 from rembert.convert.tensor_names import Source
 from rembert.errors import UsageError
 from rembert.tokenizer import SpecialIds, load_vocabulary
+from tasks.tables.files import read_lines
 
 _WORD_PAIR = re.compile(r'(\S+)\s+(\S+)\s+(-?\d*\.?\d+)')
 _FORM = 'two words and a score per line, separated by tabs or spaces'
@@ -45,11 +46,11 @@ class WordPair(NamedTuple):
 def read_word_pairs(path: epath.PathLike) -> list[WordPair]:
   """Reads the pairs of a file in UTF-8: `tiger cat 7.35`, separated by tabs or spaces. Skips lines that begin with #.
 
-  Raises:
-    UsageError: the file does not exist or is empty, or a line is not two words and a score.
+  UsageError if the file does not exist or has no pairs, or a line is not two words and a score.
   """
   pairs = []
-  for text, where in read_lines(path, fix=_FORM):
+  for line, where in read_lines(epath.Path(path)):
+    text = line.strip()
     if not text or text.startswith('#'):
       continue
     if (match := _WORD_PAIR.fullmatch(text)) is None:
@@ -65,9 +66,7 @@ def read_embeddings(source: Source) -> dict[str, np.ndarray | None]:
   """The `input` and the `output` embedding of a model, float32 [V, width], without padding rows; reads nothing else.
 
   `output` is None if the model has none of its own: models for fine-tuning lack it, and tied models have one for both.
-
-  Raises:
-    UsageError: there is no input embedding.
+  UsageError if there is no input embedding.
   """
   slots = {slot.leaf: slot for slot in source.slots(source.config, 'mlm', has_pooler=False)}
 
@@ -81,22 +80,8 @@ def read_embeddings(source: Source) -> dict[str, np.ndarray | None]:
   return {'input': word, 'output': None if source.config.tie_word_embeddings else read('mlm/output_embedding')}
 
 
-class Correlation(TypedDict):
-  """A rank correlation × 100; `rho` is None if one side is constant, or there are fewer than two points.
-
-  `low` and `high` are the ends of its interval, or None.
-  """
-
-  rho: float | None
-  low: float | None
-  high: float | None
-
-
-NO_CORRELATION = Correlation(rho=None, low=None, high=None)
-
-
 def spearman(x_N: np.ndarray, y_N: np.ndarray) -> float | None:
-  """Spearman's ρ × 100; ties have the mean of their ranks. None if a side is constant."""
+  """Spearman's ρ × 100; ties have the mean of their ranks. None if a side is constant, or has fewer than two values."""
   if len(x_N) < 2 or np.ptp(x_N) == 0 or np.ptp(y_N) == 0:
     return None
   return 100 * float(stats.spearmanr(x_N, y_N).statistic)
@@ -129,6 +114,12 @@ def interval(values_S: np.ndarray, confidence: float = 0.95) -> tuple[float | No
   return float(low), float(high)
 
 
+def _with_interval(rho: float | None, rho_S: np.ndarray) -> dict[str, float | None]:
+  """A correlation of `results`, from that of all points and those of the samples."""
+  low, high = (None, None) if rho is None else interval(rho_S)
+  return {'rho': rho, 'low': low, 'high': high}
+
+
 def dot_products(table_VxW: np.ndarray, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> np.ndarray:
   """Dot products of the words of each pair, float64 [pairs]. A word vector is the mean of its tokens' embeddings."""
   mean = lambda tokens: np.asarray(table_VxW[list(tokens)], np.float64).mean(0)
@@ -154,30 +145,25 @@ def word_similarity(
   is_known = {word: bool(tokens) and unknown not in tokens for word, tokens in cut.items()}
   covered = [pair for pair in pairs if is_known[pair.first] and is_known[pair.second]]
   given = {name: table for name, table in tables.items() if table is not None}
-  of_table = dict.fromkeys(given, NO_CORRELATION)
-  resampled_rho = {}
+  rho: dict[str, float | None] = dict.fromkeys(given)
+  resampled_rho = dict.fromkeys(given, np.empty(0))
   if covered:
     scores = np.array([pair.score for pair in covered])
     indices = resampled(len(covered), samples, seed)  # the same for all tables, so that differences are paired
     for name, table in given.items():
       similarity = dot_products(table, [(cut[pair.first], cut[pair.second]) for pair in covered])
-      resampled_rho[name] = bootstrap_spearman(similarity, scores, indices)
-      low, high = interval(resampled_rho[name])
-      of_table[name] = Correlation(rho=spearman(similarity, scores), low=low, high=high)
+      rho[name], resampled_rho[name] = spearman(similarity, scores), bootstrap_spearman(similarity, scores, indices)
   difference = None
   if len(given) == 2:
-    first, second = given
-    rho_first, rho_second = (found['rho'] for found in of_table.values())
-    difference = NO_CORRELATION
-    if rho_first is not None and rho_second is not None:
-      low, high = interval(resampled_rho[first] - resampled_rho[second])
-      difference = Correlation(rho=rho_first - rho_second, low=low, high=high)
+    (first, second), (first_S, second_S) = rho.values(), resampled_rho.values()
+    between = None if first is None or second is None else first - second
+    difference = _with_interval(between, first_S - second_S)
   return {
     'pairs': len(pairs),
     'covered': len(covered),
     'not_covered': [word for word, known in is_known.items() if not known],
     **dict.fromkeys(tables),
-    **of_table,
+    **{name: _with_interval(rho[name], resampled_rho[name]) for name in given},
     'difference': difference,
   }
 
@@ -218,7 +204,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   return AnalysisResult({'tables': widths, 'sets': sets}, model_facts(source), [table], remarks)
 
 
-def _format_correlation(correlation: Correlation | None) -> str:
+def _format_correlation(correlation: Mapping[str, float | None] | None) -> str:
   if correlation is None or correlation['rho'] is None:
     return '–'
   between = '' if correlation['low'] is None else f' ({correlation["low"]:.1f} to {correlation["high"]:.1f})'

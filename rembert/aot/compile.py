@@ -27,8 +27,7 @@ class DoesNotFitError(Exception):
 def compile_lowered(lowered: jax.stages.Lowered, on_progress: Callable[[float, str], None]) -> jax.stages.Compiled:
   """Compiles, which takes minutes without output of the compiler; `on_progress` is called meanwhile.
 
-  Raises:
-    DoesNotFitError: the program does not fit in memory.
+  DoesNotFitError if the program does not fit in memory.
   """
   start = time.monotonic()
   show = lambda: on_progress(0, f'· compiling for {time.monotonic() - start:.0f} s')

@@ -77,8 +77,7 @@ class Collective:
 class Program:
   """A parsed program, from `compiled.as_text()`, for a number of devices and slices.
 
-  Raises:
-    ValueError: no entry computation, a loop of unknown length, or groups written in an unknown way.
+  ValueError for no entry computation, a loop of unknown length, or groups written in an unknown way.
   """
 
   def __init__(self, text: str, devices: int, slices: int = 1):

@@ -59,23 +59,15 @@ _GIB = 2**30
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-  """One JAX device. A v4 or v5p device is a whole chip (megacore); a v2 or v3 device is one of a chip's two cores.
+  """One JAX device. A v4 or v5p device is a whole chip (megacore); a v2 or v3 device is one of a chip's two cores."""
 
-  Attributes:
-    bf16_flops: dense peak at bfloat16, FLOP/s.
-    hbm_bytes: memory; what a program can use is a little less.
-    hbm_bandwidth: of that memory, bytes/s.
-    link_bandwidth: of one inter-chip link in one direction, bytes/s; on GPUs of NVLink in one direction. 0 if unused.
-    wraps: the shortest axis of a slice that forms a ring; None without such links.
-    dcn_bandwidth: between slices, bytes/s per chip in one direction; 0 if not published.
-  """
-
-  bf16_flops: float
-  hbm_bytes: float = 0
-  hbm_bandwidth: float = 0
+  bf16_flops: float  # dense peak at bfloat16, FLOP/s
+  hbm_bytes: float = 0  # memory; what a program can use is a little less
+  hbm_bandwidth: float = 0  # of that memory, bytes/s
+  # Of one inter-chip link in one direction, bytes/s; on GPUs of NVLink in one direction. 0 if unused.
   link_bandwidth: float = 0
-  wraps: int | None = None
-  dcn_bandwidth: float = 0
+  wraps: int | None = None  # the shortest axis of a slice that forms a ring; None without such links
+  dcn_bandwidth: float = 0  # between slices, bytes/s per chip in one direction; 0 if not published
 
 
 # Keys are the first words of `device_kind` (`NVIDIA L40S` is not an `NVIDIA L4`).

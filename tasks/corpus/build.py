@@ -5,18 +5,16 @@ and orders the shard. Nothing depends on the order of work, so that both ways wr
 recipe; completed languages are kept; the manifest is written last.
 """
 
-import collections
 import contextlib
 import dataclasses
 import hashlib
-import itertools
 import os
 import re
 import shlex
 import tempfile
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from etils import epath
 
@@ -26,7 +24,7 @@ from rembert.errors import UsageError
 from rembert.files import write_errors
 from rembert.tracking.console import Console, human_bytes
 from rembert.validation import Count, FractionBelowOne, OneOf, check_fields
-from tasks.beam import BeamRunner, Tell, check_recipe, run_in_groups
+from tasks.beam import BeamRunner, BeamSteps, LocalSteps, Tell, check_recipe, run_in_groups
 from tasks.corpus.format import (
   MANIFEST,
   Corpus,
@@ -48,11 +46,7 @@ from tasks.corpus.sources import (
 )
 from tasks.wikipedia.cleaning import clean_wikitext
 
-if TYPE_CHECKING:
-  import apache_beam as beam
-
 LARGEST = 1 << 30  # bytes of input of a language, compressed or not, that one process takes
-_TELL_EVERY = 1000  # documents
 _COLUMNS = ('text_column', 'language_column', 'language')
 # Marks that TFDS's `wiki40b` puts between the parts of an article.
 _WIKI40B_MARK = re.compile(r'\n?_(START_ARTICLE|START_SECTION|START_PARAGRAPH)_\n')
@@ -117,10 +111,10 @@ def make_corpus(
     def run(languages: list[str], tell: Tell) -> None:
       some = [part for part in parts if part.language in languages]
       if runner is not None:
-        runner.run(lambda pipeline: _add_languages(_BeamSteps(pipeline), some, where, config), where)
+        runner.run(lambda pipeline: _add_languages(BeamSteps(pipeline), some, where, config), where)
         return
       with write_errors('the corpus', folder):
-        _add_languages(_LocalSteps(tell), some, where, config)
+        _add_languages(LocalSteps(lambda note: tell(f'{languages[0]} · {note}')), some, where, config)
 
     done = finished_languages(folder)
     left = {language: size for language, size in sizes.items() if language not in done}
@@ -257,107 +251,48 @@ def shard_of(document: Document, numbers: Mapping[str, Mapping[str, int]]) -> tu
 # --- the steps, the same in this process and for Apache Beam ----------------------------------------------------------
 
 
-class _LocalSteps:
-  """Steps on lists in this process."""
-
-  def __init__(self, tell: Tell):
-    self._tell = tell
-
-  def create(self, label: str, items: Iterable) -> Iterable:
-    return items
-
-  def spread(self, label: str, items: Iterable, function: Callable[[Any], Iterable]) -> Iterable:
-    """What `function` returns for each item, one after the other; Beam spreads them over its workers."""
-    return itertools.chain.from_iterable(map(function, items))
-
-  def partition(self, label: str, items: Iterable) -> tuple[list[Document], list[Lost]]:
-    documents: list[Document] = []
-    losses: list[Lost] = []
-    for each in items:
-      if isinstance(each, Lost):
-        losses.append(each)
-        continue
-      documents.append(each)
-      if label == 'clean' and len(documents) % _TELL_EVERY == 1:
-        self._tell(f'{each.language} · {len(documents) - 1:,} documents')
-    return documents, losses
-
-  def regroup(self, label: str, items: Iterable, pairs_of: Callable[[Any], Iterable], reduce: Callable) -> list:
-    """Groups the values of all pairs (key, value) by key; returns the items of `reduce(key, values)`."""
-    groups = collections.defaultdict(list)
-    for key, value in itertools.chain.from_iterable(map(pairs_of, items)):
-      groups[key].append(value)
-    return [result for key, values in groups.items() for result in reduce(key, values)]
-
-  def flatten(self, label: str, *several: Iterable) -> Iterable:
-    return itertools.chain(*several)
-
-
-class _BeamSteps:
-  """Only what every runner has is used: one output per step, no state, one last step that everything flows into."""
-
-  def __init__(self, pipeline: 'beam.Pipeline'):
-    import apache_beam as beam
-
-    self._beam, self._pipeline = beam, pipeline
-
-  def create(self, label, items):
-    return self._pipeline | label >> self._beam.Create(items)
-
-  def spread(self, label, items, function):
-    return items | f'spread to {label}' >> self._beam.Reshuffle() | label >> self._beam.FlatMap(function)
-
-  def partition(self, label, items):
-    # Tagged outputs would do the same, but not every runner has them.
-    of_kind = lambda kind: self._beam.Filter(lambda each: isinstance(each, kind))
-    return items | f'{label}: documents' >> of_kind(Document), items | f'{label}: lost' >> of_kind(Lost)
-
-  def regroup(self, label, items, pairs_of, reduce):
-    # Not the functions themselves: Beam would read their type hints, and enforce them.
-    pairs = items | f'{label}: by key' >> self._beam.FlatMap(lambda item: pairs_of(item))
-    groups = pairs | f'{label}: group' >> self._beam.GroupByKey()
-    return groups | label >> self._beam.FlatMap(lambda group: reduce(*group))
-
-  def flatten(self, label, *several):
-    return several | label >> self._beam.Flatten()
-
-
-def _add_languages(steps: _LocalSteps | _BeamSteps, parts: Sequence[Part], folder: str, config: CorpusConfig) -> None:
+def _add_languages(steps: LocalSteps | BeamSteps, parts: Sequence[Part], folder: str, config: CorpusConfig) -> None:
   """Everything that makes the languages of `parts`."""
   numbers = numbers_of_shards(parts, config)
 
+  def regroup(label: str, found: Iterable, pairs_of: Callable, reduce: Callable) -> Any:
+    """Regroups documents. What was lost passes through, those of a language and reason as one."""
+    pairs = lambda each: [((each.language, each.reason), each)] if isinstance(each, Lost) else pairs_of(each)
+
+    def results(key: Any, values: Iterable) -> Iterable:
+      values = list(values)
+      if isinstance(values[0], Lost):
+        return [dataclasses.replace(values[0], count=sum(each.count for each in values))]
+      return reduce(key, values)
+
+    return steps.regroup(label, found, pairs, results)
+
   # --- documents, cleaned --------------------------------------------------------------
   found = steps.spread('read', steps.create('parts', parts_to_read_together(parts)), read_together)
-  documents, lost = steps.partition('clean', steps.spread('clean', found, lambda each: [clean(each, config)]))
-  losses = [lost]
+  found = steps.spread('clean', found, lambda each: [clean(each, config)])
 
   # --- each document once ---------------------------------------------------------------
   by_text = lambda document: [((document.language, document.digest), document)]
   if config.dedupe != 'none':
-    found = steps.regroup('each document once', documents, by_text, lambda _, same: first_of(same))
-    documents, lost = steps.partition('documents', found)
-    losses.append(lost)
+    found = regroup('each document once', found, by_text, lambda _, same: first_of(same))
 
   # --- each paragraph once --------------------------------------------------------------
   if config.dedupe == 'paragraphs':
     # The first place of each paragraph, by document.
+    places_of = lambda each: paragraph_places(each) if isinstance(each, Document) else ()
     first_place = lambda key, places: [((key[0], digest), index) for digest, index in [min(places)]]
-    first = steps.regroup('first place of each paragraph', documents, paragraph_places, first_place)
-    both = steps.flatten('documents and places', documents, first)
+    first = steps.regroup('first place of each paragraph', found, places_of, first_place)
+    both = steps.flatten('documents and places', found, first)
     by_document = lambda each: by_text(each) if isinstance(each, Document) else [each]
-    found = steps.regroup('each paragraph once', both, by_document, lambda _, found: keep_paragraphs(found, config))
-    documents, lost = steps.partition('paragraphs', found)
-    losses.append(lost)
+    found = regroup('each paragraph once', both, by_document, lambda _, same: keep_paragraphs(same, config))
 
   # --- shards, counts, statistics -------------------------------------------------------
   to_shard = lambda document: [((document.language, *shard_of(document, numbers)), document)]
-  written = steps.regroup('write', documents, to_shard, lambda shard, some: _write(folder, numbers, shard, some))
-  by_reason = lambda lost: [((lost.language, lost.reason), lost.count)]
-  total = lambda key, counts: [(key[0], Lost(key[0], key[1], sum(counts)))]
-  counted = steps.regroup('count losses', steps.flatten('all losses', *losses), by_reason, total)
+  written = regroup('write', found, to_shard, lambda shard, some: _write(folder, numbers, shard, some))
   languages = steps.create('languages', [(language, None) for language in numbers])
+  by_language = lambda each: [(each.language, each) if isinstance(each, Lost) else each]
   finish = lambda language, found: finish_language(folder, language, numbers[language], found)
-  steps.regroup('finish', steps.flatten('all of it', languages, written, counted), lambda pair: [pair], finish)
+  steps.regroup('finish', steps.flatten('all of it', languages, written), by_language, finish)
 
 
 def _write(folder: str, numbers: Mapping, shard: tuple[str, str, int], documents: Iterable[Document]) -> list:

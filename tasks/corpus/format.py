@@ -70,20 +70,13 @@ def total_lost(losses: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-  """An open corpus.
-
-  Attributes:
-    languages: contents of each, ordered by code.
-    fingerprint: SHA-256 of corpus.json: two corpora with the same are the same.
-    recipe: options and sources that it was made with.
-    checksums: SHA-256 of every shard, by language and split.
-  """
+  """An open corpus."""
 
   folder: epath.Path
-  languages: Mapping[str, LanguageStatistics]
-  fingerprint: str
-  recipe: Mapping
-  checksums: Mapping[str, Mapping[str, Sequence[str]]]
+  languages: Mapping[str, LanguageStatistics]  # contents of each, ordered by code
+  fingerprint: str  # SHA-256 of corpus.json: two corpora with the same are the same
+  recipe: Mapping  # options and sources that it was made with
+  checksums: Mapping[str, Mapping[str, Sequence[str]]]  # SHA-256 of every shard, by language and split
 
   @property
   def lost(self) -> dict[str, int]:

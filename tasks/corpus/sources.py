@@ -33,24 +33,17 @@ EACH = ''  # what is lost to each language of a part
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """What one worker reads at a time. Small, since it is pickled; its fields are part of a corpus's recipe.
-
-  Attributes:
-    kind: `dump`, `text` or `tfds`.
-    path: of the file; for `tfds` the name of the dataset, which is in `data_dir`.
-    start: for `tfds`, the first example; `stop` is the example after the last. For Parquet, in row groups.
-    size: bytes, to balance the work by.
-    columns: of text and language, where a file has columns. A file with a column of languages has a part for each.
-  """
+  """What one worker reads at a time. Small, since it is pickled; its fields are part of a corpus's recipe."""
 
   language: str
-  kind: str
-  path: str
+  kind: str  # `dump`, `text` or `tfds`
+  path: str  # of the file; for `tfds` the name of the dataset, which is in `data_dir`
   split: str = ''
-  start: int = 0
+  start: int = 0  # for `tfds`, the first example; `stop` is the example after the last. For Parquet, in row groups.
   stop: int = 0
   data_dir: str | None = None
-  size: int = 0
+  size: int = 0  # bytes, to balance the work by
+  # Of text and language, where a file has columns. A file with a column of languages has a part for each.
   columns: tuple[str, str] | None = None
 
   def recipe(self) -> list:
@@ -61,19 +54,13 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class RawDocument:
-  """A document as it was found, before the expensive part of cleaning.
-
-  Attributes:
-    title: '' if it has none.
-    id: of a page, `file:line` or `file:row` of files of text, the `id` of a TFDS example; '' if it has none.
-    text: plain text, or wikitext. Bytes that are not UTF-8 are surrogate escapes.
-    namespaces: of wikitext: the names that its wiki has for them, by number. None for plain text.
-  """
+  """A document as it was found, before the expensive part of cleaning."""
 
   language: str
-  title: str
-  id: str
-  text: str
+  title: str  # '' if it has none
+  id: str  # of a page, `file:line` or `file:row` of files of text, the `id` of a TFDS example; '' if it has none
+  text: str  # plain text, or wikitext. Bytes that are not UTF-8 are surrogate escapes.
+  # Of wikitext: the names that its wiki has for them, by number. None for plain text.
   namespaces: Mapping[int, str] | None = None
 
 
@@ -90,9 +77,7 @@ def find_parts(data: DataConfig, say: Callable[[str], None] = lambda line: None)
   """The parts of the text that `data` names, ordered by language.
 
   `say` is called with one line that names the languages of a list that are missing, if any are.
-
-  Raises:
-    UsageError: nothing is found, a column is missing, or a language given by its code is.
+  UsageError if nothing is found, a column is missing, or a language given by its code is.
   """
   found = {'text': _find_text, 'dumps': _find_dumps, 'tfds': _find_tfds}[data.source](data)
   parts: dict[str, list[Part]] = collections.defaultdict(list)

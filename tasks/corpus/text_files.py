@@ -42,17 +42,11 @@ class Range(NamedTuple):
 
 
 class Item(NamedTuple):
-  """A document of a file.
+  """A document of a file."""
 
-  Attributes:
-    number: of its line or row, from 1.
-    text: the content of the column of text; None, or another type than a string, if the item has no text.
-    language: the content of the column of languages, in the same way.
-  """
-
-  number: int
-  text: Any
-  language: Any = None
+  number: int  # of its line or row, from 1
+  text: Any  # the content of the column of text; None, or another type than a string, if the item has no text
+  language: Any = None  # the content of the column of languages, in the same way
 
 
 _Record = tuple[int, dict[str, Any] | str]
@@ -61,8 +55,7 @@ _Record = tuple[int, dict[str, Any] | str]
 def find_files(pattern: str) -> list[tuple[str, int]]:
   """Files of text and their sizes, sorted by name: one file, those directly in a directory, or those of a glob.
 
-  Raises:
-    UsageError: there is none, or the place cannot be reached.
+  UsageError if there is none, or the place cannot be reached.
   """
   system, path = _file_system(pattern)
   try:
@@ -111,17 +104,11 @@ def _file_system(url: str) -> 'tuple[fsspec.AbstractFileSystem, str]':
 
 @dataclasses.dataclass(frozen=True)
 class TextFile:
-  """A file of text; its format is that of its name.
+  """A file of text; its format is that of its name."""
 
-  Attributes:
-    url: a local path, or a URL.
-    text_column: of JSON lines and tables.
-    language_column: the same; '' if the file has one language.
-  """
-
-  url: str
-  text_column: str
-  language_column: str = ''
+  url: str  # a local path, or a URL
+  text_column: str  # of JSON lines and tables
+  language_column: str = ''  # the same; '' if the file has one language
 
   @property
   def name(self) -> str:

@@ -96,11 +96,7 @@ def _begins(prefix: str, next_prefix: str, is_other_kind: bool) -> bool:
 
 
 def chunk_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-  """`f1`, `precision` and `recall`, 0 to 100; 0 for 0 / 0.
-
-  Raises:
-    ValueError: the numbers of sentences, or of tags in one, differ.
-  """
+  """`f1`, `precision` and `recall`, 0 to 100; 0 for 0 / 0. ValueError if numbers of sentences or of tags differ."""
   for left, right in zip(gold, predicted, strict=True):
     if len(left) != len(right):
       raise ValueError(f'{len(right)} tags are predicted for {len(left)} words')

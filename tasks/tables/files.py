@@ -80,8 +80,7 @@ def _unreadable(error: Exception, where: str) -> UsageError:
 def read_lines(path: str | os.PathLike) -> Iterator[Line]:
   """Lines of a UTF-8 file. They end at LF or CRLF and nowhere else: texts hold the other line ends of Unicode.
 
-  Raises:
-    UsageError: the file cannot be read, or is not UTF-8.
+  UsageError if the file cannot be read, or is not UTF-8.
   """
   for where, line in _raw_lines(path):
     yield Line(line.removesuffix('\n').removesuffix('\r'), where)

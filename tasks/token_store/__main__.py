@@ -128,24 +128,17 @@ def _make_of_mixture(options: argparse.Namespace, runner: BeamRunner, console: C
 def show(console: Console, store: TokenStore) -> None:
   """Prints a table of the languages, skipped documents, and totals."""
   languages = sorted(store.languages.items(), key=lambda item: -item[1].tokens['train'])
-  table, all_tokens, all_rows = [], 0, 0
+  table = []
   for name, part in languages:
     documents, tokens, rows = part.documents, part.tokens['train'], part.rows('train')
     counts = (documents['train'], documents['validation'], part.sentences, tokens, rows)
     table.append((name, *(f'{count:,}' for count in counts), f'{tokens / max(1, rows * store.sequence_length):.0%}'))
-    all_tokens, all_rows = all_tokens + tokens, all_rows + rows
   console.table('Languages', ('', 'documents', 'held out', 'sentences', 'tokens', 'rows', 'filled'), table)
-  corpus_command.show_lost(console, total_lost(part.lost for part in store.languages.values()))
-  console.facts(
-    'Store',
-    {
-      'languages': f'{len(languages)}',
-      'tokens': f'{all_tokens:,}',
-      'rows': f'{all_rows:,} of {store.sequence_length}',
-      'bytes': human_bytes(sum(shard.bytes for shard in store.shards())),
-      'folder': str(store.folder),
-    },
-  )
+  corpus_command.show_lost(console, total_lost(part.lost for _, part in languages))
+  facts = {'languages': f'{len(languages)}', 'tokens': f'{sum(part.tokens["train"] for _, part in languages):,}'}
+  facts['rows'] = f'{sum(part.rows("train") for _, part in languages):,} of {store.sequence_length}'
+  facts['bytes'] = human_bytes(sum(shard.bytes for shard in store.shards()))
+  console.facts('Store', facts | {'folder': str(store.folder)})
 
 
 def verify(argv: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import importlib.metadata
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,11 +32,10 @@ from rembert.data.token_store import (
 from rembert.files import sha256_of, write_errors, write_whole
 from rembert.tokenizer import SpecialIds, load_vocabulary
 from rembert.tracking.console import Console
-from tasks.beam import BeamRunner, check_recipe, run_in_groups
+from tasks.beam import BeamRunner, BeamSteps, check_recipe, run_in_groups
 from tasks.corpus.format import Corpus, LanguageStatistics, read_texts
 
 if TYPE_CHECKING:
-  import apache_beam as beam
   import seqio
 
 
@@ -53,19 +52,14 @@ class StoreConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DocumentShard:
-  """Documents that become shard number `index` of the `total` of a split. Workers receive it pickled.
+  """Documents that become shard number `index` of the `total` of a split. Workers receive it pickled."""
 
-  Attributes:
-    name: name of the language or task, and of its directory in the store.
-    size: approximate size in bytes, to balance the work.
-    documents: returns the ids of each document without special tokens, int [n], in a fixed order.
-  """
-
-  name: str
+  name: str  # name of the language or task, and of its directory in the store
   split: str
   index: int
   total: int
-  size: int
+  size: int  # approximate size in bytes, to balance the work
+  # Returns the ids of each document without special tokens, int [n], in a fixed order.
   documents: Callable[[], Iterator[np.ndarray]]
 
 
@@ -161,9 +155,8 @@ def write_shard(source: DocumentShard, config: StoreConfig) -> tuple[str, Writte
   return source.name, WrittenShard(source.split, shard, len(lengths), sum(lengths))
 
 
-def _finish(element, counts: Mapping[str, LanguageStatistics], folder: str) -> None:
-  """Writes the manifest entry of a language or task, after all its shards."""
-  name, found = element
+def _finish(name: str, found: Iterable[WrittenShard | None], counts: LanguageStatistics, folder: str) -> tuple[()]:
+  """Writes the manifest entry of a language or task, after all its shards; the last step of a pipeline."""
   written = sorted((each for each in found if each is not None), key=lambda part: part.shard.file)
   parts = {split: [each for each in written if each.split == split] for split in SPLITS}
   total = lambda field: {split: sum(getattr(each, field) for each in some) for split, some in parts.items()}
@@ -171,35 +164,25 @@ def _finish(element, counts: Mapping[str, LanguageStatistics], folder: str) -> N
     shards={split: tuple(each.shard for each in some) for split, some in parts.items()},
     documents=total('documents'),
     tokens=total('tokens'),
-    sentences=counts[name].sentences,
-    characters=counts[name].characters,
-    lost=dict(counts[name].lost),
+    sentences=counts.sentences,
+    characters=counts.characters,
+    lost=dict(counts.lost),
   )
   write_whole(epath.Path(folder) / name / 'language.json', json.dumps(dataclasses.asdict(part), indent=1))
+  return ()
 
 
 def _add_names(
-  pipeline: 'beam.Pipeline',
+  steps: BeamSteps,
   shards: Sequence[DocumentShard],
   counts: Mapping[str, LanguageStatistics],
   config: StoreConfig,
 ) -> None:
   """Adds the steps that make the languages or tasks of `counts`, all of whose shards must be in `shards`."""
-  import apache_beam as beam
-
-  names = pipeline | 'names' >> beam.Create([(name, None) for name in counts])
-  written = (
-    pipeline
-    | 'shards' >> beam.Create(shards)
-    | 'spread shards' >> beam.Reshuffle()
-    | 'write' >> beam.Map(write_shard, config)
-  )
-  _ = (
-    [names, written]
-    | 'all of it' >> beam.Flatten()
-    | 'by name' >> beam.GroupByKey()
-    | 'finish' >> beam.Map(_finish, counts, config.folder)
-  )
+  names = steps.create('names', [(name, None) for name in counts])
+  written = steps.spread('write', steps.create('shards', shards), lambda shard: [write_shard(shard, config)])
+  finish = lambda name, found: _finish(name, found, counts[name], config.folder)
+  steps.regroup('finish', steps.flatten('all of it', names, written), lambda pair: [pair], finish)
 
 
 def make_store(
@@ -213,17 +196,11 @@ def make_store(
   *,
   group_mb: float,
 ) -> TokenStore:
-  """Makes a store; skips languages or tasks that are complete.
+  """Makes a store of the documents of each language or task; skips those that are complete.
 
-  Args:
-    shards: documents of each language or task.
-    counts: statistics of the documents before tokenization; sentences, characters and losses are kept.
-    recipe: everything that determines the documents, JSON; its `rates`, if any, go into the manifest.
-    group_mb: languages are made in groups of up to this many MB of documents; 0 for all at once.
-
-  Raises:
-    UsageError: the directory contains another store.
-    RunError: the pipeline failed; the same call resumes it.
+  `counts` are statistics of the documents before tokenization; `recipe`, JSON, is all that determines them, and its
+  `rates` go into the manifest. Up to `group_mb` MB of documents are made together, 0 for all. UsageError if there is
+  another store in the directory; RunError if the pipeline failed, which the same call resumes.
   """
   output, content = epath.Path(config.folder), epath.Path(vocabulary).read_bytes()
   how = dataclasses.asdict(config)
@@ -242,7 +219,7 @@ def make_store(
   def run(names: list[str], tell) -> None:
     some = [shard for name in names for shard in shards[name]]
     of_names = {name: counts[name] for name in names}
-    runner.run(lambda pipeline: _add_names(pipeline, some, of_names, config), str(output))
+    runner.run(lambda pipeline: _add_names(BeamSteps(pipeline), some, of_names, config), str(output))
 
   done = {path.parent.name for path in output.glob('*/language.json')}
   sizes = {name: sum(shard.size for shard in some) for name, some in shards.items() if name not in done}

@@ -74,7 +74,7 @@ def find_dumps(pattern: str | Sequence[str]) -> dict[str, list[epath.Path]]:
 
 def _patterns(pattern: str | Sequence[str]) -> list[str]:
   if not isinstance(pattern, str):
-    return [part for item in pattern for part in _patterns(str(item))]
+    return [part for item in pattern for part in _patterns(item)]
   if ',' in pattern and not epath.Path(pattern).exists():
     return [part.strip() for part in pattern.split(',') if part.strip()]
   return [pattern.strip()] if pattern.strip() else []
@@ -132,18 +132,13 @@ class Page:
 
 
 class Dump:
-  """An export in UTF-8, plain or compressed with gzip, bzip2 or xz, as published by Wikimedia.
-
-  Attributes:
-    namespaces: names by number, `{6: 'Datei', 14: 'Kategorie', …}`, from the header; available from the first page on.
-    broken_pages: number of pages so far that are malformed, unclosed, or larger than 64 MiB.
-    is_truncated: whether the file or its archive is truncated; known at the end.
-  """
+  """An export in UTF-8, plain or compressed with gzip, bzip2 or xz, as published by Wikimedia."""
 
   def __init__(self, path: epath.PathLike):
     self.path = epath.Path(path)
-    self.namespaces: dict[int, str] = {}
-    self.broken_pages, self.is_truncated = 0, False
+    self.namespaces: dict[int, str] = {}  # names by number, `{6: 'Datei', …}`, from the first page on
+    self.broken_pages = 0  # so far: malformed, unclosed, or larger than 64 MiB
+    self.is_truncated = False  # the file or its archive; known at the end
     self._archive_damage, self._is_closed = '', False
 
   def articles(self) -> Iterator[Page]:

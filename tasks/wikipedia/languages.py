@@ -103,9 +103,7 @@ def chosen_languages(
 
   `languages` are codes, and names of lists, of which the available editions are used; None for all. A missing code
   means the edition of that language: `iw` for `he`. `say` gets a line about missing editions of the lists, if any.
-
-  Raises:
-    UsageError: a code is missing, or all of a list; suggests the nearest codes.
+  UsageError, which suggests the nearest codes, if a code is missing, or all of a list.
   """
   codes, listed = (tuple(there), ()) if languages is None else without_lists(languages)
   codes = tuple(code if code in there else edition_of(code) or code for code in codes)

@@ -54,19 +54,12 @@ ByLanguage = Mapping[str, Mapping[str, float]]
 
 @dataclasses.dataclass(frozen=True)
 class TaskScore:
-  """A model's scores on a task, means over languages, 0 to 100.
+  """A model's scores on a task, means over languages, 0 to 100."""
 
-  Attributes:
-    score: accuracy, or F1.
-    exact_match: of a QA task; None if it is not known.
-    languages: how many the means are over; None if that is not known.
-    of: how many XTREME has.
-  """
-
-  score: float
-  exact_match: float | None = None
-  languages: int | None = None
-  of: int | None = None
+  score: float  # accuracy, or F1
+  exact_match: float | None = None  # of a QA task; None if it is not known
+  languages: int | None = None  # how many the means are over; None if that is not known
+  of: int | None = None  # how many XTREME has
 
   @property
   def is_partial(self) -> bool:
@@ -88,19 +81,12 @@ class Average(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LeaderboardRow:
-  """A model on all tasks.
+  """A model on all tasks."""
 
-  Attributes:
-    name: of the model.
-    scores: by task, of those that have any.
-    missing: why a task has none.
-    stated: averages as printed in the source of the row.
-  """
-
-  name: str
-  scores: Mapping[str, TaskScore]
-  missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  stated: Mapping[str, float] = dataclasses.field(default_factory=dict)
+  name: str  # of the model
+  scores: Mapping[str, TaskScore]  # by task, of those that have any
+  missing: Mapping[str, str] = dataclasses.field(default_factory=dict)  # why a task has none
+  stated: Mapping[str, float] = dataclasses.field(default_factory=dict)  # averages as printed in the source of the row
 
   def value(self, task: str) -> float | None:
     """What a task counts in an average; None if it has no score, or a QA task lacks its exact match."""

@@ -51,13 +51,10 @@ def _room(sequence_length: Mapping[str, int], special: int, least: int, content:
 def pair_rows(
   dataset: tf.data.Dataset, sequence_length: Mapping[str, int], output_features: Mapping[str, seqio.Feature]
 ) -> tf.data.Dataset:
-  """`[CLS] first [SEP] second [SEP]`, of type 0 up to the first [SEP] and of type 1 behind it.
+  """`[CLS] first [SEP] second [SEP]`, of type 0 up to the first [SEP] and of type 1 behind it; `second` may be absent.
 
-  Without `second`, rows are `[CLS] first [SEP]`. A pair that is too long is truncated as BERT does it
-  (`_truncate_seq_pair`): the longer text loses its last token until both fit, and of two equally long ones the second.
-
-  Args:
-    dataset: `first` and `second`, strings; `labels` of rank 1.
+  A pair that is too long is truncated as by BERT's `_truncate_seq_pair`: the longer text loses its last token until
+  both fit, and of two equally long ones the second.
   """
   names = [name for name in ('first', 'second') if name in dataset.element_spec]
   in_rows = _rows_of_texts(sequence_length, output_features, len(names))
@@ -277,26 +274,17 @@ def question_rows(
 
 
 class ContextTokens(NamedTuple):
-  """Tokens of C contexts, one context after the other; all int32.
+  """Tokens of C contexts, one context after the other; all int32."""
 
-  Attributes:
-    ids: [T].
-    begins: [T], the character that a token begins with.
-    ends: [T], the character behind a token.
-    edges: [2, T], begins and ends as the tokenizer has them, counted on through the contexts and never falling: tokens
-      without a character of their own (all but the last of a character's bytes) end where they begin.
-    lengths: [C], tokens of each context.
-    base: [C], index of its first token.
-    character_base: [C], where it begins in `edges`.
-  """
-
-  ids: tf.Tensor
-  begins: tf.Tensor
-  ends: tf.Tensor
+  ids: tf.Tensor  # [T]
+  begins: tf.Tensor  # [T], the character that a token begins with
+  ends: tf.Tensor  # [T], the character behind a token
+  # [2, T], begins and ends as the tokenizer has them, counted on through the contexts and never falling: tokens without
+  # a character of their own (all but the last of a character's bytes) end where they begin.
   edges: tf.Tensor
-  lengths: tf.Tensor
-  base: tf.Tensor
-  character_base: tf.Tensor
+  lengths: tf.Tensor  # [C], tokens of each context
+  base: tf.Tensor  # [C], index of its first token
+  character_base: tf.Tensor  # [C], where it begins in `edges`
 
 
 def context_tokens(contexts: tf.Tensor, vocabulary: seqio.Vocabulary) -> ContextTokens:

@@ -38,16 +38,11 @@ Embeddings = Mapping[str, np.ndarray]  # [sentences, H] for each name of `Texts`
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalResult:
-  """The translations found for a language.
+  """The translations found for a language."""
 
-  Attributes:
-    lines: of the file of predictions, as XTREME's `evaluate.py` reads it.
-    scores: by name, 0 to 100; None without gold labels.
-    notes: further numbers for the log, by name (a threshold).
-  """
-
-  lines: tuple[str, ...]
-  scores: dict[str, float] | None
+  lines: tuple[str, ...]  # of the file of predictions, as XTREME's `evaluate.py` reads it
+  scores: dict[str, float] | None  # by name, 0 to 100; None without gold labels
+  # Further numbers for the log, by name (a threshold).
   notes: dict[str, float] = dataclasses.field(default_factory=dict)
 
 

@@ -89,7 +89,7 @@ def test_pairs_are_those_of_the_same_line_and_blank_ones_are_left_out(tmp_path):
   [
     ('a\nb\n', 'a\nb\nc\n', '2 lines and 3 translations', 'a.de:3 has no counterpart'),
     ('\n \n', 'a\nb\n', 'no pair of sentences found', 'a.en'),
-    (None, 'a\n', 'does not exist', 'a.en'),
+    (None, 'a\n', 'cannot be read', 'a.en'),
   ],
 )
 def test_files_of_different_lengths_are_an_error(tmp_path, source, target, what, where):

@@ -6,10 +6,10 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from etils import epath
+from waiting import wait_for
 
 from launch.experiment import Run
 from launch.processes import RetryPolicy
@@ -152,7 +152,7 @@ def test_an_experiment_that_is_running_in_a_folder_keeps_others_out(script, tmp_
 
 PROGRAM = """
 import sys
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {folders!r}
 from etils import epath
 from test_scheduler import Script
 from launch.scheduler import DeviceSlot, Scheduler
@@ -170,14 +170,10 @@ print(scheduler.run(), [progress.state.value for progress in scheduler.all])
 @pytest.fixture
 def program(tmp_path):
   """A scheduler in a process of its own, once two runs are under way; their process numbers."""
-  text = PROGRAM.format(tests=str(pathlib.Path(__file__).parent), folder=str(tmp_path))
+  text = PROGRAM.format(folders=[str(ROOT / 'tests' / name) for name in ('launch', 'support')], folder=str(tmp_path))
   process = subprocess.Popen([sys.executable, '-c', text], cwd=ROOT, stdout=subprocess.PIPE, text=True)
   files = [tmp_path / name / 'pid' for name in ('a', 'b')]
-  end = time.monotonic() + 60
-  while not all(file.exists() and file.read_text() for file in files):
-    assert process.poll() is None
-    assert time.monotonic() < end
-    time.sleep(0.02)
+  wait_for(lambda: all(file.exists() and file.read_text() for file in files), process)
   yield process, [int(file.read_text()) for file in files]
   process.kill()
 
@@ -202,10 +198,7 @@ def test_runs_do_not_outlive_what_started_them(program, tmp_path):
   process, pids = program
   process.kill()
   process.wait()
-  end = time.monotonic() + 30
-  while any(is_alive(pid) for pid in pids):
-    assert time.monotonic() < end
-    time.sleep(0.02)
+  wait_for(lambda: not any(is_alive(pid) for pid in pids))
   assert (tmp_path / 'b' / 'log.txt').read_text() == 'told\n'
 
 

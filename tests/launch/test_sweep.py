@@ -6,11 +6,11 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import gin
 import pytest
 from etils import epath
+from waiting import wait_for
 
 from launch import sweep
 from launch.experiment import Benchmark
@@ -332,11 +332,7 @@ def test_a_sweep_is_killed_repeated_and_told_in_a_report(arguments, small_store,
   first = folder / 'pretrained' / 'model-output_embedding_size=48' / 'seed_0'
   with open(tmp_path / 'output', 'wb') as output:
     process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
-  deadline = time.monotonic() + 300
-  while not (first / 'checkpoints' / '50').exists():  # in the middle of the first pre-training
-    assert process.poll() is None, (tmp_path / 'output').read_text()
-    assert time.monotonic() < deadline
-    time.sleep(0.02)
+  wait_for((first / 'checkpoints' / '50').exists, process, seconds=300)  # in the middle of the first pre-training
   os.kill(process.pid, signal.SIGKILL)
   process.wait()
 

@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 
 import pytest
+from waiting import wait_for
 
 from launch.tpu_vm import main, write_archive
 from rembert.errors import UsageError
@@ -57,13 +57,6 @@ def test_what_these_launchers_created_is_deleted_and_twice_is_no_error(gcloud, c
   assert gcloud.read()['nodes'] == {}
   assert main(['delete', 'large', '--owner=anna']) == 0
   assert 'nothing to delete' in capsys.readouterr().out
-
-
-def wait_for(condition):
-  end = time.monotonic() + 20
-  while not condition():
-    assert time.monotonic() < end
-    time.sleep(0.05)
 
 
 def test_a_run_on_all_workers_from_set_up_to_stop(gcloud, capfd):

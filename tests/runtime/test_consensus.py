@@ -2,9 +2,9 @@
 
 import contextlib
 import signal
-import time
 
 import pytest
+from waiting import wait_for
 
 from rembert.errors import UsageError
 from rembert.runtime import consensus
@@ -74,10 +74,7 @@ def times(text, word):
 
 def test_what_one_host_wants_reaches_all_in_the_same_turn_and_a_killed_one_ends_all_who_say_its_name(cluster):
   hosts = cluster(train(before=AGREE), processes=3)
-  end = time.monotonic() + 120
-  while not all('training' in hosts.said(index) for index in range(3)):
-    assert time.monotonic() < end, [hosts.said(index) for index in range(3)]
-    time.sleep(0.05)
+  wait_for(lambda: all('training' in hosts.said(index) for index in range(3)), seconds=120)
   hosts.processes[1].kill()
   assert hosts.wait(seconds=30) == [75, -signal.SIGKILL, 75], [hosts.said(index) for index in range(3)]
   for index in range(3):

@@ -2,11 +2,11 @@
 
 import json
 import socket
-import time
 import unittest.mock
 
 import jax
 import pytest
+from waiting import wait_for
 
 from rembert.errors import RunError, UsageError
 from rembert.runtime import distributed
@@ -145,19 +145,12 @@ def first(ends, monkeypatch):
     connection.close()
 
 
-def wait_until(is_true):
-  end = time.monotonic() + 10
-  while not is_true():
-    assert time.monotonic() < end
-    time.sleep(0.01)
-
-
 def test_a_stranger_is_not_taken_for_a_host(first, ends):
   peers, connect = first
   with connect(token='guessed', process=1) as stranger, connect(hello='world') as other:
     assert stranger.recv(1) == other.recv(1) == b''  # closed
   with connect(process=1), connect(process=2):
-    wait_until(lambda: peers._connections.keys() == {1, 2})
+    wait_for(lambda: peers._connections.keys() == {1, 2})
     peers.depart()
   assert ends == []
 
@@ -165,12 +158,12 @@ def test_a_stranger_is_not_taken_for_a_host(first, ends):
 def test_a_lost_host_is_named_to_the_others_and_a_departed_one_is_not(first, ends):
   peers, connect = first
   one, two = connect(process=1), connect(process=2)
-  wait_until(lambda: len(peers._connections) == 2)
+  wait_for(lambda: len(peers._connections) == 2)
   one.sendall(b'{"departed": true}\n')
   one.close()
-  wait_until(lambda: peers._departed == {1})
+  wait_for(lambda: peers._departed == {1})
   two.close()
-  wait_until(lambda: ends)
+  wait_for(lambda: ends)
   assert [(message.splitlines()[0], code) for message, code in ends] == [('gamma (process 2) has failed', 75)]
   assert 'run the same command again on all hosts' in ends[0][0]
 
@@ -179,9 +172,9 @@ def test_a_lost_host_is_named_to_the_others_and_a_departed_one_is_not(first, end
 def test_an_error_of_one_host_reaches_the_others_with_its_exit_code(first, ends, code):
   peers, connect = first
   with connect(process=1) as one, connect(process=2) as two:
-    wait_until(lambda: len(peers._connections) == 2)
+    wait_for(lambda: len(peers._connections) == 2)
     message = {'lost': 'beta (process 1) ended: no file', 'exit_code': code}
     one.sendall(json.dumps(message).encode() + b'\n')
     assert json.loads(two.makefile().readline()) == message
-    wait_until(lambda: ends)
+    wait_for(lambda: ends)
   assert ends == [('beta (process 1) ended: no file', code)]

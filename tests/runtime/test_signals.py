@@ -9,18 +9,12 @@ import time
 
 import pytest
 from local_server import Handler, serve
+from waiting import wait_for
 
 from rembert.runtime import signals
 from rembert.runtime.signals import EXIT_STOPPED, Stopped, StopSignal, maintenance_notice, repeating, watch_maintenance
 
 BOTH = (signal.SIGTERM, signal.SIGINT)
-
-
-def wait_for(is_so):
-  end = time.monotonic() + 10
-  while not is_so():
-    assert time.monotonic() < end
-    time.sleep(0.005)
 
 
 @pytest.mark.parametrize('number', BOTH)

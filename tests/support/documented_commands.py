@@ -30,19 +30,12 @@ _PROGRAM = re.compile(r'(?:[A-Z_]+=\S* )*(?:\$ )?(?:\S*/bin/)?(\S+)')
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-  """What a page shows.
+  """What a page shows."""
 
-  Attributes:
-    page: path of the page, from the project's folder.
-    line: of the page, from 1.
-    words: as a shell would hand them over; of a command with its variables (`A=b`) in front.
-    is_inline: within a sentence, and not in a block of its own.
-  """
-
-  page: str
-  line: int
-  words: tuple[str, ...]
-  is_inline: bool = False
+  page: str  # path of the page, from the project's folder
+  line: int  # of the page, from 1
+  words: tuple[str, ...]  # as a shell would hand them over; of a command with its variables (`A=b`) in front
+  is_inline: bool = False  # within a sentence, and not in a block of its own
 
   @property
   def text(self) -> str:

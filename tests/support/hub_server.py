@@ -1,6 +1,7 @@
 """A Hugging Face Hub on this machine: what `huggingface_hub` asks for to download and upload models, without Xet.
 
-Models are downloaded by redirects to a path of storage, as at the Hub; safetensors are uploaded by Git LFS.
+Models are downloaded by redirects to a path of storage, as at the Hub; safetensors are uploaded by Git LFS. What is
+asked for as a data set is found among the models.
 """
 
 import base64
@@ -109,13 +110,21 @@ class _Handler(Handler):
       commit, files = found
       self.reply_json({'id': name, 'sha': commit, 'siblings': [{'rfilename': file} for file in files]})
 
-  def tree(self, name: str, revision: str) -> None:
+  def tree(self, name: str, revision: str, folder: str = '') -> None:
     if found := self.found(name, revision):
-      entries = [
-        {'type': 'file', 'path': file, 'size': len(content), 'oid': hashlib.sha1(content).hexdigest()}
-        for file, content in found[1].items()
-      ]
-      self.reply_json(entries)
+      files = [file for file in found[1] if file.startswith(folder)]
+      self.reply_files(found[1], files + [file.rpartition('/')[0] for file in files])
+
+  def paths(self, name: str, revision: str) -> None:
+    if found := self.found(name, revision):
+      self.reply_files(found[1], urllib.parse.parse_qs(self.body.decode())['paths'])
+
+  def reply_files(self, files: dict[str, bytes], paths: list[str]) -> None:
+    """Those of the paths that are files, or folders with some."""
+    of_file = lambda content: {'type': 'file', 'size': len(content), 'oid': hashlib.sha1(content).hexdigest()}
+    entries = [of_file(files[path]) | {'path': path} for path in paths if path in files]
+    folders = {path for path in paths if any(file.startswith(f'{path}/') for file in files)}
+    self.reply_json(entries + [{'type': 'directory', 'path': path, 'oid': 'c' * 40} for path in folders])
 
   def resolve(self, name: str, revision: str, file: str) -> None:
     hub = self.server.content
@@ -138,16 +147,17 @@ class _Handler(Handler):
   def storage(self, digest: str) -> None:
     hub = self.server.content
     content = hub.stored[digest]
-    start = int(self.headers.get('Range', 'bytes=0-').removeprefix('bytes=').split('-')[0])
-    end = start + hub.breaks_after.pop(0) if hub.breaks_after else len(content)
+    start, end = re.fullmatch(r'bytes=(\d+)-(\d*)', self.headers.get('Range', 'bytes=0-')).groups()
+    start, stop = int(start), int(end) + 1 if end else len(content)
+    end = start + hub.breaks_after.pop(0) if hub.breaks_after else stop
     self.send_response(206 if start else 200)
     if start:
-      self.send_header('Content-Range', f'bytes {start}-{len(content) - 1}/{len(content)}')
-    self.send_header('Content-Length', str(len(content) - start))
+      self.send_header('Content-Range', f'bytes {start}-{stop - 1}/{len(content)}')
+    self.send_header('Content-Length', str(stop - start))
     self.send_header('ETag', f'"{digest}"')
     self.end_headers()
     self.wfile.write(content[start:end])
-    self.close_connection = end < len(content)
+    self.close_connection = end < stop
 
   # --- uploads ---------------------------------------------------------------
 
@@ -200,12 +210,14 @@ class _Handler(Handler):
     self.reply_json({'success': True, 'commitOid': commit, 'commitUrl': f'{hub.url}/{name}/commit/{commit}'})
 
 
-_NAME, _REVISION = '([^/]+/[^/]+)', '([^/]+)'
+_KIND, _NAME, _REVISION = '(?:models|datasets)', '([^/]+/[^/]+)', '([^/]+)'
 _ROUTES = [
-  (f'GET /api/models/{_NAME}', _Handler.info),
-  (f'GET /api/models/{_NAME}/revision/{_REVISION}', _Handler.info),
-  (f'GET /api/models/{_NAME}/tree/{_REVISION}', _Handler.tree),
-  (f'(?:GET|HEAD) /{_NAME}/resolve/{_REVISION}/(.+)', _Handler.resolve),
+  (f'GET /api/{_KIND}/{_NAME}', _Handler.info),
+  (f'GET /api/{_KIND}/{_NAME}/revision/{_REVISION}', _Handler.info),
+  (f'GET /api/{_KIND}/{_NAME}/tree/{_REVISION}', _Handler.tree),
+  (f'GET /api/{_KIND}/{_NAME}/tree/{_REVISION}/(.+)', _Handler.tree),
+  (f'POST /api/{_KIND}/{_NAME}/paths-info/{_REVISION}', _Handler.paths),
+  (f'(?:GET|HEAD) /(?:datasets/)?{_NAME}/resolve/{_REVISION}/(.+)', _Handler.resolve),
   ('(?:GET|HEAD) /storage/(.+)', _Handler.storage),
   ('POST /api/repos/create', _Handler.create),
   ('POST /api/validate-yaml', _Handler.validate),

@@ -99,21 +99,13 @@ def batch(config: RemBertConfig, head: str) -> dict[str, np.ndarray]:
 
 @dataclasses.dataclass
 class Outputs:
-  """Of one model.
+  """Of one model."""
 
-  Attributes:
-    hidden_states: [L + 1, B, S, H].
-    pooled: [B, H]; None where Hugging Face's model of this head has no pooler.
-    logits: of the head on all positions, without padding rows of the vocabulary.
-    loss: mean over what is asked.
-    gradients: of the loss, by Hugging Face's name (theirs) or as this project's tree (ours).
-  """
-
-  hidden_states: np.ndarray
-  pooled: np.ndarray | None
-  logits: np.ndarray
-  loss: float
-  gradients: dict
+  hidden_states: np.ndarray  # [L + 1, B, S, H]
+  pooled: np.ndarray | None  # [B, H]; None where Hugging Face's model of this head has no pooler
+  logits: np.ndarray  # of the head on all positions, without padding rows of the vocabulary
+  loss: float  # mean over what is asked
+  gradients: dict  # of the loss, by Hugging Face's name (theirs) or as this project's tree (ours)
 
 
 def _loss(head: str, logits, batch: dict):

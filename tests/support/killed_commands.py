@@ -3,10 +3,10 @@
 import pathlib
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 
 from made_up_dumps import files_of
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -24,9 +24,7 @@ def assert_killed_command_resumes(
     expected: a directory with the final files.
   """
   process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-  while not list(output.glob(parts)):
-    assert process.poll() is None
-    time.sleep(0.01)
+  wait_for(lambda: list(output.glob(parts)), process, seconds=300)
   process.send_signal(signal.SIGKILL)
   process.wait()
   assert not (output / marker).exists()

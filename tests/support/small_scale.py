@@ -54,19 +54,12 @@ class Way(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-  """Which commands go which way.
+  """Which commands go which way."""
 
-  Attributes:
-    pattern: that the beginning of the command matches, placeholders filled in.
-    way: what is done with it.
-    why: for what is not run as it is.
-    exit_codes: that it may end with.
-  """
-
-  pattern: str
-  way: Way = Way.RUN
-  why: str = ''
-  exit_codes: tuple[int, ...] = (0,)
+  pattern: str  # that the beginning of the command matches, placeholders filled in
+  way: Way = Way.RUN  # what is done with it
+  why: str = ''  # for what is not run as it is
+  exit_codes: tuple[int, ...] = (0,)  # that it may end with
 
 
 _PYTHON = r'(?:\S*/)?python3? -m '
@@ -79,7 +72,7 @@ WAYS = (
   Rule(_PYTHON + r'rembert\.doctor', exit_codes=(0, 1)),
   # With --check: the samples are not the whole of XTREME, so the exit code is 1.
   Rule(_PYTHON + r'tasks\.xtreme\.download ', exit_codes=(1,)),
-  Rule(_PYTHON + r'docs\.tools\.replication', Way.LISTED, 'writes a page of the project; tests/docs/tools calls it'),
+  Rule(_PYTHON + r'docs\.tools\.', Way.LISTED, 'writes a page of the project; tests/docs/tools calls it'),
   Rule(
     _PYTHON + r'tasks\.corpus --text=hf://', Way.LISTED, 'needs Hugging Face; tests/tasks/corpus serve a made-up one'
   ),
@@ -226,17 +219,11 @@ class NoRule(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-  """How a command of a page is run.
+  """How a command of a page is run."""
 
-  Attributes:
-    words: of the page, placeholders filled in.
-    added: what is added at the end.
-    rule: which way it goes.
-  """
-
-  words: tuple[str, ...]
-  added: tuple[str, ...]
-  rule: Rule
+  words: tuple[str, ...]  # of the page, placeholders filled in
+  added: tuple[str, ...]  # what is added at the end
+  rule: Rule  # which way it goes
 
   @property
   def arguments(self) -> tuple[str, ...]:

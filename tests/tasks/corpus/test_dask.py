@@ -5,11 +5,11 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from made_up_dumps import files_of
 from small_corpora import corpus_of_dumps
+from waiting import wait_for
 
 distributed = pytest.importorskip('distributed', reason='dask[distributed] is not installed (the extra `prepare`)')
 
@@ -52,9 +52,7 @@ def test_a_killed_worker_ends_in_success_or_in_one_error_after_which_the_command
   output = tmp_path / 'corpus'
   flags = [*CORPUS, '--group_mb=0.0001', f'--output={output}']
   process = subprocess.Popen(command(cluster, 'corpus', *flags), cwd=ROOT, stderr=subprocess.PIPE, text=True)
-  while not list(output.glob('statistics/*.json')):  # the second language is being made
-    assert process.poll() is None
-    time.sleep(0.01)
+  wait_for(lambda: list(output.glob('statistics/*.json')), process, seconds=300)  # the second language is being made
   os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
   _, errors = process.communicate(timeout=300)
   if process.returncode:

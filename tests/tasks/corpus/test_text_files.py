@@ -6,16 +6,14 @@ import gzip
 import io
 import json
 import lzma
-import re
 import sys
-import urllib.parse
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from local_server import Handler, serve
+from hub_server import serve_hub
 from made_up_dumps import LAKE, RIVER, TOWN, files_of
 from small_corpora import find_parts
 from table_files import csv_of
@@ -386,74 +384,22 @@ def test_a_place_that_cannot_be_read_here_is_an_error_with_what_to_install(place
   assert words in caught.value.fix[0]
 
 
-@pytest.fixture
-def hub():
-  """A server with one data set of Hugging Face, in the part of its API that hf:// asks; the files, by path."""
-  files: dict[str, bytes] = {}
-  commit = 'a' * 40
-
-  class DataSets(Handler):
-    def answer(self, content, status=200, **headers):
-      self.send_response(status)
-      for name, value in {'Content-Length': str(len(content)), **headers}.items():
-        self.send_header(name.replace('_', '-'), value)
-      self.end_headers()
-      if self.command != 'HEAD':
-        self.wfile.write(content)
-
-    def describe(self, path):
-      return {'type': 'file', 'path': path, 'size': len(files[path]), 'oid': 'b' * 40}
-
-    def do_GET(self):
-      path = urllib.parse.unquote(self.path.partition('?')[0])
-      if path.startswith('/api/datasets/made-up/wikipedia/tree/'):
-        folder = path.removeprefix('/api/datasets/made-up/wikipedia/tree/').partition('/')[2]
-        start = f'{folder}/' if folder else ''
-        below = [name for name in files if name.startswith(start)]
-        entries = [self.describe(name) for name in below if '/' not in name.removeprefix(start)]
-        folders = {
-          start + name.removeprefix(start).partition('/')[0] for name in below if '/' in name.removeprefix(start)
-        }
-        entries += [{'type': 'directory', 'path': name, 'oid': 'c' * 40} for name in folders]
-        self.answer(json.dumps(entries).encode(), Content_Type='application/json')
-      elif path.startswith('/api/datasets/made-up/wikipedia'):
-        self.answer(json.dumps({'id': 'made-up/wikipedia', 'sha': commit, 'siblings': []}).encode())
-      elif (name := path.rpartition('/resolve/')[2].partition('/')[2]) in files:
-        wanted = re.fullmatch(r'bytes=(\d+)-(\d*)', self.headers.get('Range', 'bytes=0-'))
-        end = int(wanted[2]) + 1 if wanted[2] else len(files[name])
-        self.answer(files[name][int(wanted[1]) : end], 206, X_Repo_Commit=commit, ETag='"x"')
-      else:
-        self.answer(b'{}', 404, X_Error_Code='EntryNotFound' if 'made-up' in path else 'RepoNotFound')
-
-    do_HEAD = do_GET
-
-    def do_POST(self):
-      asked = self.rfile.read(int(self.headers['Content-Length'])).decode()
-      paths = json.loads(asked)['paths'] if asked.startswith('{') else urllib.parse.parse_qs(asked)['paths']
-      folders = {'type': 'directory', 'oid': 'c' * 40}
-      known = [self.describe(path) for path in paths if path in files]
-      known += [folders | {'path': path} for path in paths if any(name.startswith(f'{path}/') for name in files)]
-      self.answer(json.dumps(known).encode(), Content_Type='application/json')
-
-  with serve(DataSets, lambda url: (url, files)) as served:
-    yield served
-
-
-def test_data_sets_of_hugging_face_are_read_in_place(hub, use_hub):
+def test_data_sets_of_hugging_face_are_read_in_place(use_hub):
   from huggingface_hub import HfFileSystem
 
-  url, files = hub
-  files['20231101.de/train-00000.parquet'] = parquet_of([{'text': RIVER}, {'text': TOWN}], row_group_size=1)
-  files['20231101.sw/train-00000.parquet'] = parquet_of([{'text': 'Mto'}])
-  use_hub(url)
-  HfFileSystem.clear_instance_cache()
   place = 'hf://datasets/made-up/wikipedia/20231101.de'
-  for pattern in f'{place}/*.parquet', place, f'{place}/train-00000.parquet':
-    parts = find_parts('text', pattern, language='de')
-    assert [part.path for part in parts] == [f'{place}/train-00000.parquet']
-    assert [each.text for part in parts for each in read_together([part])] == [RIVER, TOWN]
-  with pytest.raises(UsageError, match=r'no text files|cannot be listed'):
-    find_parts('text', 'hf://datasets/made-up/nothing/*.parquet', language='de')
+  with serve_hub() as hub:
+    german = parquet_of([{'text': RIVER}, {'text': TOWN}], row_group_size=1)
+    swahili = parquet_of([{'text': 'Mto'}])
+    hub.add('made-up/wikipedia', {'20231101.de/train-0.parquet': german, '20231101.sw/train-0.parquet': swahili})
+    use_hub(hub.url)
+    HfFileSystem.clear_instance_cache()
+    for pattern in f'{place}/*.parquet', place, f'{place}/train-0.parquet':
+      parts = find_parts('text', pattern, language='de')
+      assert [part.path for part in parts] == [f'{place}/train-0.parquet']
+      assert [each.text for part in parts for each in read_together([part])] == [RIVER, TOWN]
+    with pytest.raises(UsageError, match=r'no text files|cannot be listed'):
+      find_parts('text', 'hf://datasets/made-up/nothing/*.parquet', language='de')
   HfFileSystem.clear_instance_cache()
 
 
