@@ -1514,7 +1514,7 @@ MUTANTS = [
     'the two embedding tables are bootstrapped on different samples, so their difference is not a paired one',
     'rembert/analysis/word_similarity.py',
     'bootstrap_spearman(similarity, scores, indices)',
-    'bootstrap_spearman(similarity, scores, resampled(len(covered), samples, seed + len(resampled_rho)))',
+    'bootstrap_spearman(similarity, scores, resampled(len(covered), samples, seed + [*given].index(name)))',
     area='metrics',
   ),
   Mutant(

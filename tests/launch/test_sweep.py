@@ -87,10 +87,12 @@ def test_the_same_configuration_is_one_model_of_several_rows(gin_file):
     gin_file('table4/wide.gin', wide, *row(4, 'in128_out768')),
     gin_file('table6/also_wide.gin', wide, *row(6, 'in128_out768')),
     gin_file('table6/other.gin'),
+    gin_file('table5/shallow.gin', 'paper.kept_layers = 2'),
   ]
-  first, second = build_models(files, [{}], [], TINY)
+  first, second, third = build_models(files, [{}], [], TINY)
   assert (first.name, first.rows) == ('wide', ((4, 'in128_out768'), (6, 'in128_out768')))
-  assert (second.name, second.rows) == ('other', ())
+  assert (second.name, second.rows, second.kept_layers) == ('other', (), None)
+  assert (third.name, third.kept_layers) == ('shallow', 2)
   assert first.gin_files == (files[0],)
   assert first.bindings == tuple(TINY)
   [at_a_point] = build_models(files[:1], [{'train.steps': '7'}], [], TINY)
