@@ -83,7 +83,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
   """Modules and tests stay to the end: the garbage collector need not look at them while tests trace and compile."""
   gc.collect()
   gc.freeze()
-  gc.set_threshold(50_000, 20, 20)
+  gc.set_threshold(200_000, 50, 50)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -31,7 +31,7 @@ TINY = Setting(
   ('way', 'dtype'),
   [
     ('pretraining', 'float32'),
-    ('sketch', 'float32'),
+    pytest.param('sketch', 'float32', marks=pytest.mark.slow),
     pytest.param('torch', 'float32', marks=pytest.mark.slow),
     pytest.param('torch', 'bfloat16', marks=pytest.mark.slow),
   ],
@@ -139,7 +139,7 @@ def mean_label_loss(setting, folder) -> float:
   ('name', 'prepare'),
   [
     pytest.param('xnli', train_step.prepare_finetuning, marks=pytest.mark.slow),
-    ('squad', train_step.prepare_finetuning),
+    pytest.param('squad', train_step.prepare_finetuning, marks=pytest.mark.slow),
     *(pytest.param(name, train_step.prepare_torch, marks=pytest.mark.slow) for name in LABELLED),
   ],
 )
