@@ -8,7 +8,7 @@ This project's own trainer does not use them: its sequences and masks are functi
 number of readers and interruptions, which a dataset cannot provide.
 
 Packing and masks are those of `rembert.data`, called from the dataset, so it runs in the process that created it, not
-on a tf.data service, and its iterators cannot be saved.
+on a tf.data service.
 
 B sequences · S positions · K masked positions per sequence
 """
@@ -16,8 +16,7 @@ B sequences · S positions · K masked positions per sequence
 from tasks.tensorflow_import import tensorflow as tf
 
 # isort: split
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import seqio
@@ -77,34 +76,68 @@ class PackedMlmFeatureConverter(seqio.FeatureConverter):
   def _convert_features(self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]) -> tf.data.Dataset:
     lengths = self.get_model_feature_lengths(task_feature_lengths)
 
-    def batches() -> Iterator[dict[str, np.ndarray]]:
-      documents = (example['targets'] for example in ds.as_numpy_iterator())
-      rows = (row for row, _ in packing.pack(documents, task_feature_lengths['targets'], self._special))
-      first_row = 0
-      while some := list(itertools.islice(rows, _MASKED_AT_ONCE)):
-        ids_BxS = np.stack(some)
-        segments_BxS, positions_BxS = packing.segments_and_positions(ids_BxS, self._special)
-        batch = {'input_ids': ids_BxS, 'token_type_ids': np.zeros_like(ids_BxS)}
-        batch |= {'segment_ids': segments_BxS, 'position_ids': positions_BxS}
-        if self._seed is not None:
-          batch |= mask_rows(
-            ids_BxS,
-            seed=self._seed,
-            stream=MASK_STREAM,
-            step=0,
-            first_row=first_row,
-            special=self._special,
-            vocab_size=self._vocab_size,
-            config=self._masking,
-          )
-        yield batch
-        first_row += len(some)
+    def targets(example: Mapping[str, tf.Tensor]) -> tf.Tensor:
+      return example['targets']
 
-    signature = {name: tf.TensorSpec([None, lengths[name]], spec.dtype) for name, spec in self.MODEL_FEATURES.items()}
-    return tf.data.Dataset.from_generator(batches, output_signature=signature).unbatch()
+    batches = pack(ds.map(targets), task_feature_lengths['targets'], self._special).batch(_MASKED_AT_ONCE).enumerate()
+
+    def of_numpy(number: np.ndarray, ids_BxS: np.ndarray) -> list[np.ndarray]:
+      segments_BxS, positions_BxS = packing.segments_and_positions(ids_BxS, self._special)
+      rows = {'input_ids': ids_BxS, 'token_type_ids': np.zeros_like(ids_BxS)}
+      rows |= {'segment_ids': segments_BxS, 'position_ids': positions_BxS}
+      if self._seed is not None:
+        rows |= mask_rows(
+          ids_BxS,
+          seed=self._seed,
+          stream=MASK_STREAM,
+          step=0,
+          first_row=int(number) * _MASKED_AT_ONCE,
+          special=self._special,
+          vocab_size=self._vocab_size,
+          config=self._masking,
+        )
+      return [rows[name] for name in self.MODEL_FEATURES]
+
+    def features(number: tf.Tensor, ids_BxS: tf.Tensor) -> dict[str, tf.Tensor]:
+      types = [spec.dtype for spec in self.MODEL_FEATURES.values()]
+      rows = tf.numpy_function(of_numpy, [number, ids_BxS], types, stateful=False)
+      return {
+        name: tf.ensure_shape(values, [None, lengths[name]])
+        for name, values in zip(self.MODEL_FEATURES, rows, strict=True)
+      }
+
+    return batches.map(features, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
 
   def get_model_feature_lengths(self, task_feature_lengths: Mapping[str, int]) -> dict[str, int]:
     """Lengths of the features: S, or K."""
     length = task_feature_lengths['targets']
     masked = ('masked_positions', 'targets', 'weights')
     return {name: self._masking.slots(length) if name in masked else length for name in self.MODEL_FEATURES}
+
+
+# --- sequences --------------------------------------------------------------------------------------------------------
+
+
+def pack(documents: tf.data.Dataset, sequence_length: int, special: SpecialIds) -> tf.data.Dataset:
+  """`rembert.data.packing.pack` as a dataset: ids of documents, int32 [n], to sequences, int32 [S]."""
+
+  def of_numpy(open_S: np.ndarray, ids: np.ndarray, is_end: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The incomplete sequence after a document, and the completed ones."""
+    used = open_S[open_S != special.pad]
+    before = [segment[1:-1] for segment in np.split(used, np.flatnonzero(used == special.cls))[1:]]
+    rows = [row for row, _ in packing.pack([*before, ids], sequence_length, special)]
+    is_open = rows and not is_end and np.count_nonzero(rows[-1] == special.pad) >= packing.SHORTEST_SEGMENT + 2
+    still_open_S = rows.pop() if is_open else np.full_like(open_S, special.pad)
+    return still_open_S, np.array(rows, np.int32).reshape(-1, sequence_length)
+
+  def step(open_S: tf.Tensor, document: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    # Not stateful: iterators over the dataset may be saved.
+    open_S, done = tf.numpy_function(of_numpy, [open_S, *document], [tf.int32, tf.int32], stateful=False)
+    return tf.ensure_shape(open_S, [sequence_length]), tf.ensure_shape(done, [None, sequence_length])
+
+  def not_the_end(ids: tf.Tensor) -> tuple[tf.Tensor, bool]:
+    return ids, False
+
+  end = tf.data.Dataset.from_tensors((tf.zeros([0], tf.int32), True))
+  nothing = tf.fill([sequence_length], special.pad)
+  return documents.map(not_the_end).concatenate(end).scan(nothing, step).unbatch()

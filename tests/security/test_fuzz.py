@@ -153,7 +153,7 @@ def test_tables(tmp_path, data, task):
   content = altered_bytes(data.draw, {'xnli': XNLI, 'panx': PANX}[task])
   file.write_bytes(content)
   with told(file):
-    examples = get_task(task).format.read(epath.Path(file), get_task(task).labels)
+    examples = get_task(task).read(epath.Path(file), get_task(task).labels)
     lines = content.removesuffix(b'\n').split(b'\n')
     if task == 'panx':
       assert sum(len(sentence.features['words']) for sentence in examples) == sum(

@@ -78,6 +78,7 @@ WAYS = (
   ),
   Rule(_PYTHON + r'tasks\.\w+ .*--runner=', Way.LISTED, 'needs a cluster; tests/tasks/corpus/test_dask.py starts one'),
   Rule(_PYTHON + r'rembert\.convert to_hf .*--push=', Way.LISTED, 'uploads; tests/convert/test_hub.py starts a Hub'),
+  Rule(_PYTHON + r'benchmarks\.time_to_quality ', Way.LISTED, 'ten minutes a run; tests/benchmarks makes short ones'),
   Rule(_PYTHON + r'(rembert|tasks|launch|benchmarks)\b'),
   Rule(
     r'(?:PYTHONPATH=\S+ )?(?:\S*/)?python tests/support/launcher_commands\.py', Way.LISTED, 'writes tests/golden again'

@@ -62,9 +62,8 @@ def test_few_or_empty_documents_are_packed(documents):
 
 def assert_packed(documents, length, special):
   expected = [row.tolist() for row, _ in pack(documents, length, special)]
-  converter = PackedMlmFeatureConverter(vocab_size=VOCAB, special=special)
-  rows = converter(dataset_of(documents).map(lambda ids: {'targets': ids}), {'targets': length}).as_numpy_iterator()
-  assert [row['input_ids'].tolist() for row in rows] == expected
+  rows = feature_converters.pack(dataset_of(documents), length, special).as_numpy_iterator()
+  assert [row.tolist() for row in rows] == expected
 
 
 # --- pre-training, through SeqIO --------------------------------------------------------------------------------------
