@@ -267,7 +267,8 @@ def export(
     head: that of the checkpoint, or None to leave it out.
     vocabulary: a SentencePiece model; by default that of the checkpoint's run.
     name: an id of the Hub, for the model card; by default the name of the directory.
-    shard_bytes, on_progress: see `write_weights`.
+    shard_bytes: see `write_weights`.
+    on_progress: see `write_weights`.
 
   Raises:
     UsageError: it is not such a checkpoint, or lacks the head or parameters; the directory exists, or is in a bucket.
