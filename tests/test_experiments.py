@@ -95,6 +95,8 @@ def test_a_dry_run_of_a_row_shows_its_exact_counts_and_at_full_scale_the_papers(
   printed = paper.row(table, name)
   figures = f'{printed.pre_training_millions}M {printed.fine_tuning_millions}M'
   assert (f'\n in the paper ({printed.title}) {figures} \n' in shown) == (scale == 'full')
+  assert 'another model' not in shown
+  assert (f'{printed.title}, at scale {scale}' in shown) == (scale != 'full')
 
 
 def test_the_full_run_is_the_papers_as_far_as_it_says():

@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+import signal
 import sys
 
 import jax
@@ -130,6 +131,17 @@ def test_a_killed_run_ends_as_if_it_had_not_been(xnli, finetune, succeed, tmp_pa
   assert_same_results(resumed, xnli, 15)
   step = xnli.results()['step']
   assert_bitwise_equal(final_state(resumed.workdir / 'best', step), final_state(xnli.workdir / 'best', step))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_by_signals_ends_as_if_it_had_not_been(finetune, tmp_path):
+  long = DROPOUT | {'finetune.epochs': 12}
+  whole, cut = (finetune('xnli', tmp_path / name, long) for name in ('whole', 'cut'))
+  assert whole.run_process().returncode == 0
+  for number, at in ((signal.SIGKILL, 17), (signal.SIGTERM, 33)):
+    assert cut.stop_when(lambda at=at: cut.steps_logged() >= at, number) in (75, -number)
+  assert cut.run_process().returncode == 0
+  assert_same_results(cut, whole, 60)
 
 
 def test_the_best_by_dev_is_evaluated_also_if_it_is_of_before_the_run_was_killed(
@@ -265,7 +277,15 @@ def test_a_dry_run_reports_the_number_of_training_examples(finetune, tmp_path, c
     assert f'xnli: {words}' in capsys.readouterr().out
 
 
-# --- other hosts -----------------------------------------------------------------------------------------------------
+# --- other beginnings, other hosts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_hugging_face_directory_gives_the_same_run(xnli, finetune, pretrained, succeed, tmp_path):
+  export(open_source(pretrained), tmp_path / 'exported')
+  other = finetune('xnli', tmp_path / 'run', DROPOUT | {'train.init_from': tmp_path / 'exported'})
+  succeed(other)
+  assert other.metrics() == xnli.metrics()
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import pytest
+from final_states import assert_same_run
 from own_tasks import MODULE, write_own_tasks
 
 from tasks.token_store.__main__ import main as make_store
@@ -58,9 +59,10 @@ def law(own_tasks, program):
 
 @pytest.fixture(scope='module')
 def complete(law, succeed, tmp_path_factory):
-  """A complete run."""
+  """A complete run; `copy` is its workdir as it was at step 11."""
   run = law(tmp_path_factory.mktemp('law') / 'run')
-  run.output = succeed(run).stdout
+  run.copy = run.workdir.parent / 'copy'
+  run.output = succeed(run, on_log=lambda step, _: step == 11 and run.copy_workdir(run.copy, 8)).stdout
   return run
 
 
@@ -72,6 +74,14 @@ def test_a_mixture_of_ones_own_tasks_is_pre_trained_on_with_its_rates_and_its_vo
   assert copied.read_bytes() == (own_tasks / 'law/sentencepiece.model').read_bytes()
   evaluation = [row for row in complete.metrics() if 'eval/loss' in row][-1]
   assert {'eval/loss/law.high', 'eval/loss/law.low'} <= evaluation.keys()
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_bitwise(law, complete, succeed, tmp_path):
+  shutil.copytree(complete.copy, tmp_path / 'run')
+  resumed = law(tmp_path / 'run')
+  assert 'resuming from step 8' in succeed(resumed).stdout
+  assert_same_run(resumed, complete, 20)
 
 
 def test_a_store_of_the_mixture_is_trained_on_without_the_module(

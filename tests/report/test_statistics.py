@@ -41,6 +41,12 @@ def test_p_of_few_differences_is_exact():
   assert sign_flip_p(sixteen) == pytest.approx(every_flip(sixteen))
 
 
+@pytest.mark.parametrize('differences', [[], [1.0, math.nan], [math.inf, 1.0]])
+def test_what_cannot_be_tested_is_refused(differences):
+  with pytest.raises(ValueError, match='finite'):
+    sign_flip_p(differences)
+
+
 def test_many_differences_are_flipped_at_random_and_reproducibly():
   random = np.random.default_rng(3)
   differences = random.normal(0.35, 1.0, 40)

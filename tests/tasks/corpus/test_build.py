@@ -1,7 +1,9 @@
-"""Corpora as they are made: the same bytes with Beam or without, at once or after a kill."""
+"""Corpora as they are made: the same bytes with Beam or without, with one worker or two, at once or after a kill."""
 
 import itertools
+import pathlib
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -31,6 +33,7 @@ from tasks.corpus.build import (
 from tasks.corpus.format import Document, open_corpus
 from tasks.corpus.sources import Lost, Part, RawDocument
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 LANGUAGES = ('el', 'sw', 'th')
 CONSOLE = Console(is_quiet=True)
 COMMAND = ['--dumps=sample', '--languages=el,sw,th', '--held_out=0.1', '--shard_mb=0.02']
@@ -110,6 +113,13 @@ def test_the_order_and_number_of_files_and_where_they_are_do_not_matter(tmp_path
   moved = shutil.copytree(one, tmp_path / 'elsewhere')
   again = [local(moved, tmp_path / folder, held_out=0.2) for folder in ('one-corpus', 'other')]
   assert {corpus.fingerprint for corpus in again} == {corpora[0].fingerprint}
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_same_bytes(in_process, tmp_path):
+  command = [sys.executable, '-m', 'tasks.corpus', *COMMAND, f'--output={tmp_path / "two"}', '--workers=2']
+  subprocess.run(command, cwd=ROOT, check=True, timeout=300, capture_output=True)
+  assert files_of(tmp_path / 'two') == files_of(in_process)
 
 
 @pytest.mark.slow
