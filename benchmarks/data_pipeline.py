@@ -53,11 +53,12 @@ class BatchSetting:
     return {'rows': rows, 'tokens': rows * self.length}
 
 
-def make_store(setting: BatchSetting, scratch: pathlib.Path, *options: str) -> pathlib.Path:
-  """A token store of the sample corpus, with `corpus` and `sentencepiece.model` next to it; half a minute."""
-  corpus, vocabulary, store = scratch / 'corpus', scratch / 'sentencepiece.model', scratch / 'store'
-  settings.make_vocabulary(setting.vocab_size, vocabulary)
-  settings.call('tasks.corpus', f'--dumps={settings.SAMPLE}', f'--output={corpus}')
+def make_store(setting: BatchSetting, scratch: pathlib.Path, name: str = 'store', *options: str) -> pathlib.Path:
+  """A token store of the sample corpus; `corpus` and `sentencepiece.model` next to it are made once; half a minute."""
+  corpus, vocabulary, store = scratch / 'corpus', scratch / 'sentencepiece.model', scratch / name
+  if not vocabulary.exists():
+    settings.make_vocabulary(setting.vocab_size, vocabulary)
+    settings.call('tasks.corpus', f'--dumps={settings.SAMPLE}', f'--output={corpus}')
   flags = (f'--corpus={corpus}', f'--vocabulary={vocabulary}', f'--output={store}')
   settings.call('tasks.token_store', *flags, f'--sequence_length={setting.length}', *options)
   return store
@@ -83,17 +84,17 @@ def open_batches(data: Mapping[str, str], scratch: pathlib.Path, *, rows: int, l
   return open_data(request, workdir=workdir, console=Console(is_quiet=True)).batches
 
 
-def prepare_reading(setting: BatchSetting, store: pathlib.Path) -> Run:
-  """Reads the batches of pre-training."""
+def prepare_reading(setting: BatchSetting, store: pathlib.Path, hosts: int = 1) -> Run:
+  """Reads the batches of pre-training, or the first host's part of them."""
   data = {'source': 'store', 'store': str(store)}
   source = open_batches(data, store.parent, rows=setting.rows, length=setting.length, vocab_size=setting.vocab_size)
-  first = 0
+  source, first = dataclasses.replace(source, process=(0, hosts)), 0
 
   def run() -> dict[str, float]:
     nonlocal first
     batch, _ = last(itertools.islice(source.batches(first), setting.batches))
     first += setting.batches
-    return {'masked per sequence': float(batch['weights'].sum()) / setting.rows}
+    return {'masked per sequence': float(batch['weights'].sum()) / len(batch['weights'])}
 
   return run
 

@@ -10,9 +10,7 @@ proportional, 0 independent, −1 halves the time when the size doubles.
 """
 
 import dataclasses
-import itertools
 import pathlib
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -21,8 +19,7 @@ import numpy as np
 from benchmarks import data_pipeline, settings, startup, train_step
 from benchmarks.interleaved import Benchmark, Candidate, Measurements, Run
 
-ROWS, LENGTH, BATCHES = 512, 64, 300
-VOCABULARY_SIZE = 5000  # of the smoke run
+READ = data_pipeline.BatchSetting(rows=512, length=64, batches=300)
 
 
 class Point(NamedTuple):
@@ -79,53 +76,26 @@ def _lengths(scratch: pathlib.Path) -> list[Point]:
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
-def prepare_reading(store: pathlib.Path, hosts: int) -> Run:
-  """Reads the first host's part of some batches."""
-  data = {'source': 'store', 'store': str(store)}
-  source = data_pipeline.open_batches(data, store.parent, rows=ROWS, length=LENGTH, vocab_size=VOCABULARY_SIZE)
-  source, first = dataclasses.replace(source, process=(0, hosts)), 0
-
-  def run() -> None:
-    nonlocal first
-    data_pipeline.last(itertools.islice(source.batches(first), BATCHES))
-    first += BATCHES
-
-  return run
-
-
 def _hosts(scratch: pathlib.Path) -> list[Point]:
-  store = data_pipeline.make_store(data_pipeline.BatchSetting(ROWS, LENGTH, BATCHES), scratch)
-  return [Point(hosts, prepare_reading, (store, hosts)) for hosts in (1, 2, 4, 8, 16)]
+  store = data_pipeline.make_store(READ, scratch)
+  return [Point(hosts, data_pipeline.prepare_reading, (READ, store, hosts)) for hosts in (1, 2, 4, 8, 16)]
 
 
 def _shards(scratch: pathlib.Path) -> list[Point]:
-  setting, found = data_pipeline.BatchSetting(ROWS, LENGTH, BATCHES), []
+  found = []
   for megabytes in (256, 0.1, 0.02, 0.005):
-    (folder := scratch / str(megabytes)).mkdir()
-    store = data_pipeline.make_store(setting, folder, f'--shard_mb={megabytes}')
-    found.append(Point(len(list(store.rglob('*.array_record'))), prepare_reading, (store, 1)))
+    store = data_pipeline.make_store(READ, scratch, f'store{megabytes}', f'--shard_mb={megabytes}')
+    found.append(Point(len(list(store.rglob('*.array_record'))), data_pipeline.prepare_reading, (READ, store)))
   return found
 
 
 # --- a start ----------------------------------------------------------------------------------------------------------
 
 
-def prepare_start(scratch: pathlib.Path, store: pathlib.Path) -> Run:
-  """Starts the smoke run on a store in a new directory, up to its first metrics; its step was compiled before."""
-
-  def run() -> None:
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
-      workdir, data = pathlib.Path(folder, 'run'), ('data.source=store', f'data.store={store}')
-      with startup.smoke_run(workdir, scratch, scratch / 'cache', *data) as process:
-        startup.wait_for_step(process, workdir, 1)
-
-  return run
-
-
 def _languages(scratch: pathlib.Path) -> list[Point]:
   from tasks.wikipedia.languages import MBERT
 
-  settings.make_vocabulary(VOCABULARY_SIZE, scratch / startup.VOCABULARY)
+  settings.make_vocabulary(startup.VOCABULARY_SIZE, scratch / startup.VOCABULARY)
   random, letters, found = np.random.default_rng(0), np.array(list('abcdefghijklmnoprstuvw')), []
   for count in (1, 10, 100):
     text, store = scratch / f'text{count}', scratch / f'store{count}'
@@ -135,8 +105,9 @@ def _languages(scratch: pathlib.Path) -> list[Point]:
       documents = [' '.join(words[at : at + 60]) + '.' for at in range(0, len(words), 60)]
       (text / f'{language}.txt').write_text('\n\n'.join(documents) + '\n')
     flags = (f'--text={text}', f'--vocabulary={scratch / startup.VOCABULARY}', f'--output={store}')
-    settings.call('tasks.token_store', *flags, f'--sequence_length={LENGTH}', '--held_out=0.1')
-    found.append(Point(count, prepare_start, (scratch, store)))
+    settings.call('tasks.token_store', *flags, f'--sequence_length={READ.length}', '--held_out=0.1')
+    data = ('data.source=store', f'data.store={store}')
+    found.append(Point(count, startup.prepare_first_step, (scratch, False, *data)))
   return found
 
 
@@ -161,14 +132,13 @@ def exponent(growth: Growth, measured: Measurements) -> str:
 
 
 _step = f'a step of the small model, {train_step.PRETRAINING["small"].description}'
-_reading = f'{BATCHES} batches of {ROWS} × {LENGTH}'
 GROWTH = Benchmark(
   {
     'layers': Growth('layers', _step, _layers),
     'vocabulary': Growth('vocabulary', _step, _vocabularies),
     'length': Growth('length', 'a step of the small model, with two sequences', _lengths),
-    'hosts': Growth('hosts', f"one host's part of {_reading}", _hosts, one_core=True),
-    'shards': Growth('shards', _reading, _shards, one_core=True),
+    'hosts': Growth('hosts', f"one host's part of {READ.description}", _hosts, one_core=True),
+    'shards': Growth('shards', READ.description, _shards, one_core=True),
     'languages': Growth('languages', 'pretrain_smoke to its first step, from a store', _languages),
   },
   candidates,

@@ -50,13 +50,13 @@ def prepare_command(scratch: pathlib.Path, *command: str) -> Run:
   return lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True) and None
 
 
-def prepare_first_step(scratch: pathlib.Path, is_cache_empty: bool) -> Run:
+def prepare_first_step(scratch: pathlib.Path, is_cache_empty: bool, *bindings: str) -> Run:
   """Starts a new run in its own directory."""
 
   def run() -> None:
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
-      workdir = pathlib.Path(folder, 'run')
-      with smoke_run(workdir, scratch, pathlib.Path(folder if is_cache_empty else scratch, 'cache')) as process:
+      workdir, cache = pathlib.Path(folder, 'run'), pathlib.Path(folder if is_cache_empty else scratch, 'cache')
+      with smoke_run(workdir, scratch, cache, *bindings) as process:
         wait_for_step(process, workdir, 1)
 
   if not is_cache_empty:

@@ -4,7 +4,7 @@ Both start from the same text and vocabulary, with the same model, batch, optimi
 streams the text through SeqIO; the other way is that of transformers' example for masked language modelling: `datasets`
 tokenizes the text, concatenates it and cuts it into blocks, a collator masks them, and `Trainer` takes the steps. A run
 begins with its process, and is killed when its minutes are over. Its checkpoints are evaluated afterwards, all on the
-same held-out sentences, so evaluation takes no time from either.
+same held-out texts, so evaluation takes no time from either.
 
 The rate is constant after a warmup: checkpoints of one run are comparable over time, and over the number of tokens.
 """
@@ -35,7 +35,7 @@ from rembert.validation import Count, Positive, number
 
 ROWS, LENGTH = 32, 128
 LEARNING_RATE, WARMUP, B2 = 5e-4, 200, 0.98
-EVAL_SENTENCES, EVAL_BATCH, MASKED = 512, 32, 0.15
+EVAL_TEXTS, EVAL_BATCH, MASKED = 512, 32, 0.15
 HELD_OUT = 0.02
 OURS, THEIRS = 'this project', "Hugging Face's Trainer"
 FIELDS = ('candidate', 'seed', 'step', 'tokens', 'seconds', 'loss')
@@ -49,32 +49,17 @@ Finished runs are kept: the same command resumes. `make bench` installs what Hug
 """
 
 
-@dataclasses.dataclass(frozen=True)
 class Problem:
   """What all runs share, in the directory of the benchmark."""
 
-  folder: pathlib.Path
-
-  @property
-  def vocabulary(self) -> pathlib.Path:
-    return self.folder / 'sentencepiece.model'
-
-  @property
-  def corpus(self) -> pathlib.Path:
-    return self.folder / 'corpus'
-
-  @property
-  def text(self) -> pathlib.Path:
-    """The training documents of the corpus, a paragraph a line."""
-    return self.folder / 'train.txt'
-
-  @property
-  def model(self) -> pathlib.Path:
-    """Configuration and tokenizer, as Hugging Face has them."""
-    return self.folder / 'model'
+  def __init__(self, folder: pathlib.Path):
+    self.folder = folder
+    self.corpus, self.vocabulary = folder / 'corpus', folder / 'sentencepiece.model'
+    self.text = folder / 'train.txt'  # the training documents of the corpus, a paragraph a line
+    self.model = folder / 'model'  # configuration and tokenizer, as Hugging Face has them
 
   def prepare(self, text: str, languages: str | None, console: Console) -> None:
-    """Makes corpus, vocabulary, text and tokenizer, unless they exist."""
+    """Makes corpus and vocabulary unless they exist, and what Hugging Face's candidate reads."""
     from rembert.convert.huggingface import config_json
     from rembert.convert.tokenizer_files import write_tokenizer
     from tasks.corpus.format import open_corpus
@@ -100,7 +85,7 @@ class Problem:
     corpus, vocabulary, special = open_corpus(self.corpus), load_vocabulary(self.vocabulary), SpecialIds()
     texts = [text for language in corpus.languages for text in corpus.texts(language, 'validation')]
     random = np.random.default_rng(0)
-    chosen = random.permutation(len(texts))[:EVAL_SENTENCES]
+    chosen = random.permutation(len(texts))[:EVAL_TEXTS]
     for numbers in np.array_split(chosen, -(-len(chosen) // EVAL_BATCH)):
       ids = np.full((EVAL_BATCH, LENGTH), special.pad, np.int32)
       for row, index in zip(ids, numbers, strict=False):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from benchmarks import data_pipeline
@@ -26,6 +27,19 @@ def test_every_run_continues_after_the_previous_one(small_store, monkeypatch):
   facts = [run()['masked per sequence'] for _ in range(3)]
   assert begun == [0, 3, 6]
   assert all(0 < predictions <= 10 for predictions in facts)
+
+
+@pytest.mark.slow  # makes a store
+def test_hosts_read_their_parts_of_the_same_batches(small_store, monkeypatch):
+  read = []
+  monkeypatch.setattr(data_pipeline, 'last', lambda batches: read.extend(batches) or read[-1])
+  for hosts in (1, 4):
+    run = data_pipeline.prepare_reading(TINY, small_store.folder, hosts)
+    run()
+    run()
+  whole, parts = read[:6], read[6:]
+  for (batch, _), (part, _) in zip(whole, parts, strict=True):
+    np.testing.assert_array_equal(batch['input_ids'][:1], part['input_ids'])
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
-import numpy as np
 import pytest
 
-from benchmarks import data_pipeline, growth
+from benchmarks import growth
 from benchmarks.interleaved import Measurement
 
 MEASURED = {f'{size:,}': Measurement([3e-3 * size**1.5] * 5) for size in (10, 100, 1000)}
@@ -23,19 +22,3 @@ def test_only_the_size_grows(name, field, tmp_path):
     [setting] = candidate.arguments
     assert getattr(setting.config, field) == int(candidate.name.replace(',', ''))
   assert len({(each.arguments[0].rows, each.arguments[0].config.hidden_size) for each in (first, *others)}) == 1
-
-
-@pytest.mark.slow  # makes a store
-def test_hosts_read_their_parts_of_the_same_batches(small_store, monkeypatch):
-  read = []
-  monkeypatch.setattr(growth, 'BATCHES', 2)
-  monkeypatch.setattr(growth, 'ROWS', 8)
-  monkeypatch.setattr(growth, 'VOCABULARY_SIZE', 1500)
-  monkeypatch.setattr(data_pipeline, 'last', lambda batches: read.extend(batches))
-  for hosts in (1, 4):
-    run = growth.prepare_reading(small_store.folder, hosts)
-    run()
-    run()
-  whole, parts = read[:4], read[4:]
-  for (batch, _), (part, _) in zip(whole, parts, strict=True):
-    np.testing.assert_array_equal(batch['input_ids'][:2], part['input_ids'])

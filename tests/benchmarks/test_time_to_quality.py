@@ -56,9 +56,13 @@ def test_a_run_is_killed_after_its_time_and_its_whole_checkpoints_are_evaluated(
 
 @pytest.mark.slow  # waits
 @pytest.mark.parametrize(
-  ('program', 'message'), [('raise SystemExit(3)', 'by itself with exit code 3'), ('input()', 'exit code'),
-                           ('import time; time.sleep(60)', 'saved no checkpoint')]
-)  # fmt: skip
+  ('program', 'message'),
+  [
+    ('raise SystemExit(3)', 'by itself with exit code 3'),
+    ('input()', 'exit code'),
+    ('import time; time.sleep(60)', 'saved no checkpoint'),
+  ],
+)
 def test_a_run_that_ends_or_saves_nothing_is_an_error(candidate, problem, program, message):
   with pytest.raises(RuntimeError, match=message):
     train(candidate(program), problem, 0, 0.5, Console(is_quiet=True))
