@@ -53,14 +53,13 @@ class BatchSetting:
     return {'rows': rows, 'tokens': rows * self.length}
 
 
-def make_store(setting: BatchSetting, scratch: pathlib.Path, name: str = 'store', *options: str) -> pathlib.Path:
-  """A token store of the sample corpus; `corpus` and `sentencepiece.model` next to it are made once; half a minute."""
-  corpus, vocabulary, store = scratch / 'corpus', scratch / 'sentencepiece.model', scratch / name
-  if not vocabulary.exists():
-    settings.make_vocabulary(setting.vocab_size, vocabulary)
-    settings.call('tasks.corpus', f'--dumps={settings.SAMPLE}', f'--output={corpus}')
+def make_store(setting: BatchSetting, scratch: pathlib.Path, *corpus_options: str) -> pathlib.Path:
+  """A token store of the sample corpus, with `corpus` and `sentencepiece.model` next to it; half a minute."""
+  corpus, vocabulary, store = scratch / 'corpus', scratch / 'sentencepiece.model', scratch / 'store'
+  settings.make_vocabulary(setting.vocab_size, vocabulary)
+  settings.call('tasks.corpus', f'--dumps={settings.SAMPLE}', f'--output={corpus}', *corpus_options)
   flags = (f'--corpus={corpus}', f'--vocabulary={vocabulary}', f'--output={store}')
-  settings.call('tasks.token_store', *flags, f'--sequence_length={setting.length}', *options)
+  settings.call('tasks.token_store', *flags, f'--sequence_length={setting.length}')
   return store
 
 

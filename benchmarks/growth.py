@@ -83,8 +83,9 @@ def _hosts(scratch: pathlib.Path) -> list[Point]:
 
 def _shards(scratch: pathlib.Path) -> list[Point]:
   found = []
-  for megabytes in (256, 0.1, 0.02, 0.005):
-    store = data_pipeline.make_store(READ, scratch, f'store{megabytes}', f'--shard_mb={megabytes}')
+  for megabytes in (256, 0.02, 0.005):
+    (folder := scratch / str(megabytes)).mkdir()
+    store = data_pipeline.make_store(READ, folder, f'--shard_mb={megabytes}')  # which has the shards of its corpus
     found.append(Point(len(list(store.rglob('*.array_record'))), data_pipeline.prepare_reading, (READ, store)))
   return found
 
