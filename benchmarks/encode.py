@@ -13,15 +13,18 @@ sorted and runs under autocast.
 `positions` counts computed positions, with padding; `norm of mean` is the norm of the mean over all embeddings.
 """
 
+import collections
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from benchmarks import matmuls
 from benchmarks.interleaved import OURS, Benchmark, Candidate, Run
 from benchmarks.settings import BASE, FIRST_TOKEN, SMALL, encoder_sizes, write_random_model
+from rembert.data.packing import BATCH_SIZE, SentenceBatch, packed_sentences
 from rembert.model.config import Execution, RemBertConfig
 
 THEIR_BATCH_SIZE = 32  # the default of sentence-transformers
@@ -66,6 +69,12 @@ def sentences(setting: Setting) -> list[np.ndarray]:
   return [random.integers(FIRST_TOKEN, config.vocab_size, length) for length in lengths]
 
 
+def packed(setting: Setting) -> Iterator[SentenceBatch]:
+  """The batches of this project."""
+  options = {'pad': setting.config.pad_token_id, 'longest': setting.config.max_position_embeddings}
+  return packed_sentences(sentences(setting), batch_size=BATCH_SIZE, **options)
+
+
 def facts(embeddings_NxH: np.ndarray, positions: int) -> dict[str, float]:
   """Facts that show that all candidates embed the same sentences."""
   return {'positions': positions, 'norm of mean': float(np.linalg.norm(embeddings_NxH.mean(0)))}
@@ -76,13 +85,11 @@ def facts(embeddings_NxH: np.ndarray, positions: int) -> dict[str, float]:
 
 def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   """As `rembert.jobs.predict embed`, without tokenization."""
-  from rembert.data.packing import BATCH_SIZE, packed_sentences
   from rembert.inference.embed import sentence_vectors
   from rembert.inference.model import load
 
   model, rows = load(folder, execution=Execution(setting.dtype)), sentences(setting)
-  options = {'pad': model.config.pad_token_id, 'longest': model.config.max_position_embeddings}
-  positions = sum(batch.input_ids.size for batch in packed_sentences(rows, batch_size=BATCH_SIZE, **options))
+  positions = sum(batch.input_ids.size for batch in packed(setting))
 
   def run() -> dict[str, float]:
     return facts(sentence_vectors(model, rows), positions)
@@ -169,13 +176,16 @@ def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
     return Candidate(name, prepare, (setting, folder, *is_sorted), work)
 
   if setting.dtype == 'bfloat16':
-    return [candidate(OURS, prepare_ours), candidate(TORCH_BF16, prepare_torch, True)]
-  return [
-    candidate(OURS, prepare_ours),
-    candidate(TORCH, prepare_torch, False),
-    candidate(TORCH_SORTED, prepare_torch, True),
-    candidate(SENTENCE_TRANSFORMERS, prepare_sentence_transformers),
-  ]
+    others = [candidate(TORCH_BF16, prepare_torch, True)]
+  else:
+    others = [
+      candidate(TORCH, prepare_torch, False),
+      candidate(TORCH_SORTED, prepare_torch, True),
+      candidate(SENTENCE_TRANSFORMERS, prepare_sentence_transformers),
+    ]
+  shapes = [batch.input_ids.shape for batch in packed(setting)]
+  products = sum((matmuls.of_forward(setting.config, *shape) for shape in shapes), collections.Counter())
+  return [candidate(OURS, prepare_ours), *others, *matmuls.candidates(products, setting.dtype, work)]
 
 
 ENCODING = Benchmark(SETTINGS, candidates)

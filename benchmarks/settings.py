@@ -71,12 +71,16 @@ class Setting:
     return f'batch {self.rows} × {self.length}, {targets}, {self.dtype} · {sizes}{output}'
 
   @property
+  def last_queries(self) -> int | None:
+    """Positions at which the last layer is needed; None for all. A classifier only reads the first."""
+    return self.slots or (1 if self.num_labels else None)
+
+  @property
   def work(self) -> dict[str, float]:
     """Work of one training step: tokens, and FLOPs that the model needs."""
     from rembert.aot import flops
 
-    last_queries = self.slots or (1 if self.num_labels else None)  # a classifier only reads the first position
-    row_flops = flops.train_flops_per_row(self.config, self.length, self.slots, last_queries=last_queries)
+    row_flops = flops.train_flops_per_row(self.config, self.length, self.slots, last_queries=self.last_queries)
     return {'tokens': self.rows * self.length, USEFUL: self.rows * row_flops / 1e9}
 
   @property

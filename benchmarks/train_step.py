@@ -28,7 +28,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks import settings
+from benchmarks import matmuls, settings
 from benchmarks.interleaved import OURS, Benchmark, Candidate, Measurements, Run, Unavailable
 from benchmarks.settings import BASE, LARGE, SMALL, USEFUL, Setting
 
@@ -225,6 +225,16 @@ def prepare_torch(setting: Setting, folder: pathlib.Path | None = None, is_compi
   return run
 
 
+def matmul_candidates(setting: Setting) -> list[Candidate]:
+  """On a CPU, the matmuls of the step alone."""
+  if setting.platform != 'cpu':
+    return []
+  forward = matmuls.of_forward(
+    setting.config, setting.rows, setting.length, last_queries=setting.last_queries, slots=setting.slots
+  )
+  return [*matmuls.candidates(matmuls.with_backward(forward), setting.dtype, setting.work)]
+
+
 def pretraining_candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
   del scratch
   if setting.platform == 'cuda' and not pathlib.Path('/dev/nvidia0').exists():
@@ -240,7 +250,7 @@ def pretraining_candidates(setting: Setting, scratch: pathlib.Path) -> list[Cand
     others = [candidate(SKETCH, prepare_sketch, (setting,))]
   others += [candidate(eager, prepare_torch, (setting,)), candidate(compiled, prepare_torch, (setting, None, True))]
   chosen = [each for each in others if not setting.baselines or each.name in setting.baselines]
-  return [candidate(OURS, prepare_pretraining, (setting,), environment=shared), *chosen]
+  return [candidate(OURS, prepare_pretraining, (setting,), environment=shared), *chosen, *matmul_candidates(setting)]
 
 
 def finetuning_candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
@@ -249,7 +259,7 @@ def finetuning_candidates(setting: Setting, scratch: pathlib.Path) -> list[Candi
   settings.write_random_model(folder, setting.config, setting.head, num_labels=setting.num_labels)
   candidate = functools.partial(Candidate, arguments=(setting, folder), work=setting.work)
   torch = TORCH if setting.dtype == 'float32' else TORCH_BF16[0]
-  return [candidate(OURS, prepare_finetuning), candidate(torch, prepare_torch)]
+  return [candidate(OURS, prepare_finetuning), candidate(torch, prepare_torch), *matmul_candidates(setting)]
 
 
 def utilization(setting: Setting, measured: Measurements) -> str:

@@ -15,7 +15,7 @@ from rembert.errors import UsageError
 from rembert.runtime.signals import Stopped, StopSignal, exit_stopped, watch_maintenance
 
 # (the mode that gin files name, another mode that they can be run in).
-_OTHER_MODES = (('pretrain', 'compile'), ('finetune', 'evaluate'))
+_OTHER_MODES = (('pretrain', 'compile'), ('finetune', 'compile'), ('finetune', 'evaluate'))
 
 DESCRIPTION = """\
 Pre-train, fine-tune, evaluate or analyse RemBERT. A gin file describes the job; bindings on the command line

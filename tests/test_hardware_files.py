@@ -10,7 +10,7 @@ from docs.tools import hardware
 
 NAMES = sorted(path.stem for path in (hardware.ROOT / 'gin' / 'hardware').glob('*.gin'))
 CHIPS = {'cpu': 8, 'h200': 1, 'h200x8': 8, 'v4_64': 64, 'v4_128': 128, 'v5e_64': 64, 'v5e_256': 256}
-CHIPS |= {'v5p_64': 64, 'v6e_64': 64}
+CHIPS |= {'v5p_64': 64, 'v6e_64': 64, 'tpu_8': 8}
 REPORTS = json.loads(hardware.REPORTS.read_text())
 
 
@@ -30,7 +30,7 @@ def test_a_file_changes_how_the_large_model_is_trained_and_not_what_is_trained(n
   for field in ('steps', 'batch_size', 'sequence_length', 'seed'):
     assert getattr(config.train, field) == getattr(plain.train, field)
   mesh = config.mesh
-  assert mesh.require_platform == {'v': 'tpu', 'h': 'gpu', 'c': 'cpu'}[name[0]]
+  assert mesh.require_platform == {'v': 'tpu', 't': 'tpu', 'h': 'gpu', 'c': 'cpu'}[name[0]]
   assert mesh.data == -1 or mesh.data * mesh.fsdp * mesh.tensor == CHIPS[name]
   config.train.check_divides(CHIPS[name])
   for statement in statements(gin_file(name)):

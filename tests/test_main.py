@@ -67,7 +67,7 @@ def test_wrong_usage_exits_with_2(arguments, message, capsys):
   [
     ('pretrain_smoke', ['--gin.train.stepz=3'], 'rembert: unknown name train.stepz', 'did you mean train.steps?'),
     ('finetune_panx', ['--mode=pretrain'], 'the gin files are for --mode=finetune, not --mode=pretrain', 'omit --mode'),
-    ('finetune_panx', ['--mode=compile', '--topology=cpu:8'], '--mode=finetune, not', 'gin/pretrain_….gin'),
+    ('evaluate_tatoeba', ['--mode=compile', '--topology=cpu:8'], '--mode=evaluate, not', 'gin/pretrain_….gin'),
     (
       'pretrain_smoke',
       ['--gin.train.batch_size=30', '--gin.train.accumulation_steps=4'],

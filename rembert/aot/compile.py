@@ -1,6 +1,7 @@
 """Compiles a step ahead of time for a target topology: memory, FLOPs and traffic per chip, and the roofline."""
 
 import dataclasses
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -165,8 +166,11 @@ def crosses_slices(collective: Collective, devices: Sequence[jax.Device]) -> boo
 def ring_bandwidth(chip: Chip, group: Sequence[jax.Device], slice_shape: Sequence[int]) -> float:
   """Bytes/s that each member can send to the others: one link per direction for every axis that the group spans.
 
-  An axis that forms a ring (spanned completely, and long enough) is used in both directions, any other in one.
+  An axis that forms a ring (spanned completely, and long enough) is used in both directions, any other in one. Devices
+  of one chip need no link.
   """
+  if len({tuple(device.coords) for device in group}) == 1:
+    return math.inf
   bandwidth = 0.0
   for axis, length in enumerate(slice_shape):
     extent = len({device.coords[axis] for device in group})

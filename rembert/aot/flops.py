@@ -19,6 +19,8 @@ from rembert.runtime.hardware import chip_of
 _HEAP_BYTES_PER_PARAMETER = 32
 _HEAP_BYTES_PER_ACTIVATION = 400  # token × layer × H
 
+PASSES_OF_TRAINING = 3  # FLOPs of a training step relative to its forward pass: each factor of a matmul has a gradient
+
 
 def heap_bytes(config: RemBertConfig, tokens: int) -> int:
   """Size in bytes of a heap that keeps the memory of training steps on a CPU; `tokens` per micro-batch."""
@@ -51,8 +53,8 @@ def forward_flops_per_row(
 def train_flops_per_row(
   config: RemBertConfig, sequence_length: int, masked_positions: int, *, last_queries: int | None = None
 ) -> int:
-  """FLOPs of forward and backward pass, 3 × forward; recomputation (remat) is not counted."""
-  return 3 * forward_flops_per_row(config, sequence_length, masked_positions, last_queries=last_queries)
+  """FLOPs of forward and backward pass; recomputation (remat) is not counted."""
+  return PASSES_OF_TRAINING * forward_flops_per_row(config, sequence_length, masked_positions, last_queries=last_queries)
 
 
 def traced_flops(jaxpr: core.Jaxpr) -> int:

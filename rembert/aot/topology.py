@@ -11,7 +11,7 @@ import jax
 
 from rembert.errors import UsageError, first_line
 
-EXAMPLES = 'v4:4x4x4, v5e:8x8, v5p:4x4x4, v6e:8x8, 2*v5e:16x16 (two slices), cpu:8'
+EXAMPLES = 'v4:4x4x4, v5e:8x8, v5p:4x4x4, v6e:8x8, tpu7x:4x4x4, 2*v5e:16x16 (two slices), cpu:8'
 
 # libtpu is used as a compiler only: it need not ask the metadata server about this machine, lock chips that another
 # process may hold, or report missing chips.
@@ -29,14 +29,14 @@ class Topology:
   """One or more equal slices, joined by the DCN."""
 
   name: str  # as the user wrote it
-  family: str  # `v4`, `v5e`, `v5p`, `v6e` or `cpu`
+  family: str  # `v4`, `v5e`, `v5p`, `v6e`, `tpu7x` or `cpu`
   shape: tuple[int, ...]  # chips along each axis of one slice
   slices: int = 1
 
 
 def parse(name: str) -> Topology:
   """Parses `v4:4x4x4`, `2*v5e:8x8` or `cpu:8`; UsageError for anything else."""
-  match = re.fullmatch(r'(?:([1-9]\d*)\*)?(v\d+[a-z]?):([1-9]\d*(?:x[1-9]\d*)*)|cpu:([1-9]\d*)', name)
+  match = re.fullmatch(r'(?:([1-9]\d*)\*)?(v\d+[a-z]?|tpu7x):([1-9]\d*(?:x[1-9]\d*)*)|cpu:([1-9]\d*)', name)
   if match is None:
     raise UsageError(f'invalid topology {name!r}', where='--topology', fix=f'for example {EXAMPLES}')
   shape = tuple(map(int, (match[3] or match[4]).split('x')))

@@ -1,7 +1,10 @@
-"""Compiles the pre-training step ahead of time for a target topology: memory, FLOPs, lower bound of the step time.
+"""Compiles a training step ahead of time for a target topology: memory, FLOPs, lower bound of the step time.
 
 python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/v5e_64.gin \\
     --mode=compile --topology=v5e:8x8
+python -m rembert.main --gin_file=gin/finetune_xnli.gin --mode=compile --topology=v5e:2x4
+
+Of fine-tuning on an XTREME task, a step of the evaluation is compiled too.
 """
 
 import bisect
@@ -10,28 +13,47 @@ import importlib.metadata
 import json
 import re
 import time
+from typing import NamedTuple
 
 import jax
 from etils import epath
 
-from rembert.aot import topology
+from rembert import configuration
+from rembert.aot import flops, topology
 from rembert.aot.compile import DoesNotFitError, compile_lowered, measure
+from rembert.data.finetune_batches import pad_batch
 from rembert.errors import Setting, UsageError
 from rembert.files import check_output, write_whole
-from rembert.jobs.config import PretrainConfig
-from rembert.jobs.pretrain import configured, dry_run, make_step, make_trainable
+from rembert.jobs import evaluate, finetune, pretrain
+from rembert.jobs.config import FinetuneConfig, PretrainConfig
 from rembert.jobs.summary import bytes_per_device, show_model
 from rembert.runtime import xla
+from rembert.tokenizer import SpecialIds
 from rembert.tracking.console import Console, human_bytes
 from rembert.train import sharding
-
-__all__ = ['configured', 'dry_run', 'run']
+from rembert.train.optimizer import make_optimizer
+from rembert.train.state import Trainable
+from rembert.train.step import head_sums, make_train_step
+from tasks.xtreme.benchmark import get_task
 
 EXIT_DOES_NOT_FIT = 1
 
 
+def configured() -> PretrainConfig | FinetuneConfig:
+  """Builds the configuration of the job that the gin files are for."""
+  is_finetuning = configuration.build(configuration.RunConfig).mode == 'finetune'
+  return (finetune if is_finetuning else pretrain).configured()
+
+
+def dry_run(config: PretrainConfig | FinetuneConfig, workdir: epath.Path) -> int:
+  """That of the job."""
+  if isinstance(config, PretrainConfig):
+    return pretrain.dry_run(config, workdir)
+  return finetune.dry_run(config, workdir)
+
+
 def run(
-  config: PretrainConfig,
+  config: PretrainConfig | FinetuneConfig,
   workdir: epath.Path,
   name: str | None,
   *,
@@ -45,7 +67,8 @@ def run(
   """
   console = Console()
   if config.borders:
-    begin = max((0, *sorted(config.borders)), key=lambda step: config.at(step).train_flops_per_step)
+    at = config.at
+    begin = max((0, *sorted(config.borders)), key=lambda step: at(step).train_flops_per_step)
     console.say(f'of the phases, the step of the one that begins at step {begin:,} is compiled: it has the most FLOPs')
     config = config.at(begin)
   # --- devices ---------------------------------------------------------------
@@ -65,6 +88,8 @@ def run(
   report, text = _report(config, mesh, wanted, console)
   rows = report['rows_per_device']
   _show(console, report)
+  if evaluation := report.get('evaluation'):
+    _show_evaluation(console, evaluation)
   if search_batch:
     report['most_rows_per_part'] = _most_rows(config, mesh, wanted, rows, report['fits'], console)
 
@@ -78,16 +103,61 @@ def run(
   if not report['fits']:
     console.say(_what_to_change(config, rows, search_batch))
     return EXIT_DOES_NOT_FIT
-  return 0
+  return 0 if report.get('evaluation', report)['fits'] else EXIT_DOES_NOT_FIT
+
+
+class _Step(NamedTuple):
+  """A function to compile, shapes of its arguments, and the FLOPs that the model needs for them."""
+
+  function: jax.stages.Wrapped
+  arguments: tuple
+  model_flops: float
+
+
+def _steps(config: PretrainConfig | FinetuneConfig, mesh: jax.sharding.Mesh) -> tuple[Trainable, _Step, _Step | None]:
+  """The step of training, and that of the evaluation after fine-tuning."""
+  if isinstance(config, PretrainConfig):
+    trainable = pretrain.make_trainable(config, mesh)
+    arguments = trainable.restore_target(), config.abstract_batch(mesh)
+    return trainable, _Step(pretrain.make_step(config, trainable), arguments, config.train_flops_per_step), None
+  if config.finetune.mixture is not None or config.is_retrieval:
+    raise UsageError(
+      'only fine-tuning on a task of XTREME can be compiled ahead of time',
+      where='finetune.mixture, dataset.kind, xtreme.task',
+      fix='compile a task with the same head: gin/finetune_xnli.gin, gin/finetune_udpos.gin or gin/finetune_squad.gin',
+    )
+  config.check_mesh(mesh)
+  task, train, evaluated = get_task(config.xtreme.task), config.train, config.finetune.eval_batch_size
+  optimizer = make_optimizer(config.optimizer, train.steps)
+  trainable = evaluate.make_trainable(config, task.head, task.labels, optimizer, mesh)
+  step = make_train_step(
+    trainable,
+    sums_of=head_sums(task.head),
+    accumulation_steps=train.accumulation_steps,
+    dropout_seed=config.dropout_seed,
+  )
+
+  def batch(rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    arrays = pad_batch([], task.head, size=rows, length=train.sequence_length, pad=SpecialIds().pad)
+    where = sharding.batch_sharding(mesh)
+    return {name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=where) for name, array in arrays.items()}
+
+  state, logits = trainable.restore_target(), evaluate.Evaluator(trainable, task.head, config).step
+  forward_flops = config.train_flops_per_step / flops.PASSES_OF_TRAINING / train.batch_size * evaluated
+  return (
+    trainable,
+    _Step(step, (state, batch(train.batch_size)), config.train_flops_per_step),
+    _Step(logits, (state.params, batch(evaluated)), forward_flops),
+  )
 
 
 def _report(
-  config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, console: Console
+  config: PretrainConfig | FinetuneConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, console: Console
 ) -> tuple[dict, str | None]:
   """The report as JSON, and the text of the compiled program if there is one."""
   devices, kind = mesh.devices.size, mesh.devices.flat[0].device_kind
   rows = config.train.batch_size // sharding.batch_shards(mesh)
-  trainable = make_trainable(config, mesh)
+  trainable, training, evaluation = _steps(config, mesh)
   report = {
     'topology': wanted.name,
     'device_kind': kind,
@@ -105,24 +175,37 @@ def _report(
       'libtpu': importlib.metadata.version('libtpu') if wanted.family != 'cpu' else None,
     },
   }
-  start = time.monotonic()
-  what = f'compiling for {devices} × {kind}, {report["rows_per_part"]} sequences per device'
-  with jax.set_mesh(mesh), console.task(what) as progress:
-    traced = make_step(config, trainable).trace(trainable.restore_target(), config.abstract_batch(mesh))
-    try:
-      compiled = compile_lowered(traced.lower(), progress)
-    except DoesNotFitError as error:
-      return report | {'fits': False, 'out_of_memory': error.sizes}, None
-  report['compile_seconds'] = round(time.monotonic() - start, 1)
-  costs, text = measure(traced, compiled, mesh, slices=wanted.slices, model_flops=config.train_flops_per_step)
-  return report | costs, text
+
+  def compiled(step: _Step, what: str) -> tuple[dict, str | None]:
+    start = time.monotonic()
+    with jax.set_mesh(mesh), console.task(f'compiling for {devices} × {kind}, {what}') as progress:
+      traced = step.function.trace(*step.arguments)
+      try:
+        program = compile_lowered(traced.lower(), progress)
+      except DoesNotFitError as error:
+        return {'fits': False, 'out_of_memory': error.sizes}, None
+    seconds = round(time.monotonic() - start, 1)
+    costs, text = measure(traced, program, mesh, slices=wanted.slices, model_flops=step.model_flops)
+    return {'compile_seconds': seconds} | costs, text
+
+  costs, text = compiled(training, f'{report["rows_per_part"]} sequences per device')
+  report |= costs
+  if evaluation is not None and isinstance(config, FinetuneConfig):
+    size = config.finetune.eval_batch_size
+    report['evaluation'] = {'batch_size': size} | compiled(evaluation, f'evaluation of {size} sequences')[0]
+  return report, text
 
 
 # --- the largest batch that fits --------------------------------------------------------------------------------------
 
 
 def _most_rows(
-  config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, rows: int, fits: bool, console: Console
+  config: PretrainConfig | FinetuneConfig,
+  mesh: jax.sharding.Mesh,
+  wanted: topology.Topology,
+  rows: int,
+  fits: bool,
+  console: Console,
 ) -> int:
   """The largest micro-batch per device that fits, among the divisors of a device's `rows`; 0 if 1 does not fit."""
   sizes = [size for size in range(1, rows + 1) if rows % size == 0]
@@ -143,7 +226,7 @@ def _most_rows(
   return most
 
 
-def _what_to_change(config: PretrainConfig, rows: int, was_searched: bool) -> str:
+def _what_to_change(config: PretrainConfig | FinetuneConfig, rows: int, was_searched: bool) -> str:
   parts = config.train.accumulation_steps
   smaller = next((rows // size for size in range(rows // parts - 1, 0, -1) if rows % size == 0), None)
   fixes: list[str] = [Setting('train.accumulation_steps', smaller)] if smaller else []
@@ -201,3 +284,14 @@ def _show(console: Console, report: dict) -> None:
   facts['throughput'] = f'at most {report["batch_size"] / bound["step_seconds"]:,.0f} sequences/s'
   facts['assumptions'] = bound['assumptions']
   console.facts('Roofline', facts)
+
+
+def _show_evaluation(console: Console, evaluation: dict) -> None:
+  facts = {'compiler': '\n'.join(evaluation.get('out_of_memory', ()))}
+  if evaluation['fits']:
+    memory, bound = evaluation['memory'], evaluation['roofline']
+    facts = {'memory per chip': human_bytes(memory['peak'])}
+    facts['FLOPs per chip'] = f'{evaluation["flops_per_chip"]["model"]:.4g} of the model'
+    facts['step'] = f'at least {bound["step_seconds"]:.3g} s ({bound["bound_by"]})' if bound else ''
+  title = '' if evaluation['fits'] else ' does not fit'
+  console.facts(f'Evaluation of {evaluation["batch_size"]} sequences{title}', facts)

@@ -74,7 +74,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
   config = config.on(mesh)
-  trainable = make_trainable(config, tasks, optax.identity(), mesh)
+  trainable = make_trainable(config, tasks.head, tasks.labels, optax.identity(), mesh)
   show_start(job, f'evaluating {config.evaluate.model}', config)
   job.stack.enter_context(jax.set_mesh(mesh))
   with job.console.task('loading parameters') as progress:
@@ -139,24 +139,26 @@ def _retrieve(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> 
 
 
 def make_trainable(
-  config: FinetuneConfig, tasks: FinetuneTasks, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh
+  config: FinetuneConfig,
+  head: str,
+  labels: Sequence[str],
+  optimizer: optax.GradientTransformation,
+  mesh: jax.sharding.Mesh,
 ) -> Trainable:
-  """The model with the tasks' head, on a mesh."""
-  build = lambda rngs: build_model(
-    tasks.head, config.model, config.execution, num_labels=len(tasks.labels) or None, rngs=rngs
-  )
+  """The model with a head and its labels, on a mesh."""
+  build = lambda rngs: build_model(head, config.model, config.execution, num_labels=len(labels) or None, rngs=rngs)
   return state.trainable(build, optimizer, mesh, ema_decay=config.train.ema_decay)
 
 
 class Evaluator:
   """Computes logits of a model in batches, on all devices and hosts.
 
-  UsageError if the mesh does not divide `finetune.eval_batch_size`.
+  `step` is the jitted forward pass. UsageError if the mesh does not divide `finetune.eval_batch_size`.
   """
 
   def __init__(self, trainable: Trainable, head: str, config: FinetuneConfig):
     self._mesh, self.head, self.config = trainable.mesh, head, config
-    self._step = make_logits_step(trainable)
+    self.step = make_logits_step(trainable)
     batch_size, shards = config.finetune.eval_batch_size, sharding.batch_shards(self._mesh)
     if batch_size % shards:
       raise UsageError(
@@ -187,7 +189,7 @@ class Evaluator:
       for chosen, batch in batches:
         if is_stopped():
           return
-        yield chosen, self._step(params, sharding.to_device(batch, self._mesh))
+        yield chosen, self.step(params, sharding.to_device(batch, self._mesh))
 
     outputs: list[np.ndarray] = [np.empty(0)] * len(rows)
     done = 0

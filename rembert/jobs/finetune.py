@@ -111,7 +111,8 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
   mesh = sharding.make_mesh(config.mesh)
   config = config.on(mesh)
   config.check_mesh(mesh)
-  trainable = make_trainable(config, tasks, make_optimizer(config.optimizer, train.steps), mesh)
+  optimizer = make_optimizer(config.optimizer, train.steps)
+  trainable = make_trainable(config, tasks.head, tasks.labels, optimizer, mesh)
   summary.show_start(job, f'fine-tuning on {tasks.name} in {workdir}', config, trainable)
   _show_training(console, config, tasks, train_count, len(all_dev_rows))
   if tasks.description:

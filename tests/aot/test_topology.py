@@ -13,6 +13,7 @@ def test_a_name_says_family_shape_and_slices():
     'v4:4x4x4': ('v4', (4, 4, 4), 1),
     'v5e:8x8': ('v5e', (8, 8), 1),
     '2*v5e:16x16': ('v5e', (16, 16), 2),
+    'tpu7x:4x4x4': ('tpu7x', (4, 4, 4), 1),
     'cpu:8': ('cpu', (8,), 1),
   }.items():
     assert parse(name) == Topology(name, *expected)

@@ -93,7 +93,7 @@ def _once(function: Callable, key: Callable = lambda *args, **options: (args, tu
   return call
 
 
-_of_head = lambda config, tasks, *rest: (config.model, config.execution, tasks.head, len(tasks.labels), *rest)
+_of_head = lambda config, head, labels, *rest: (config.model, config.execution, head, len(labels), *rest)
 _of_trainable = lambda trainable, *args, **options: (id(trainable), args, tuple(options.items()))
 _make_optimizer = _once(pretrain.make_optimizer)
 _make_trainable = _once(evaluate.make_trainable, _of_head)

@@ -62,6 +62,30 @@ def test_the_report_stands_on_the_screen_and_in_the_workdir(tmp_path, capsys):
   assert report['flops_per_chip'] == {'model': by_hand / 8, 'executed': by_hand / 8}
 
 
+def test_fine_tuning_is_compiled_with_its_evaluation(tmp_path, capsys):
+  files = ['--gin_file=gin/finetune_xnli.gin', '--gin_file=gin/hardware/tpu_8.gin', '--mode=compile']
+  of_a_cpu = ['mesh.require_platform=None', 'execution.attention=einsum', 'finetune.eval_batch_size=16']
+  flags = [f'--gin.{binding}' for binding in (*SMALL, *of_a_cpu)]
+  assert main.main([*files, f'--workdir={tmp_path}', *flags, '--topology=cpu:8']) == 0
+  assert 'Evaluation of 16 sequences' in capsys.readouterr().out
+  report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
+  assert (report['fits'], report['batch_size'], report['mesh']['fsdp']) == (True, 128, 8)
+  configuration.load(['gin/finetune_xnli.gin'], [*SMALL, 'execution.trim_last_layer=True'])
+  forward = flops.forward_flops_per_row(compile_ahead.configured().model, 16, 0, last_queries=1)
+  assert report['flops_per_chip']['model'] == 3 * 128 / 8 * forward
+  evaluation = report['evaluation']
+  assert (evaluation['batch_size'], evaluation['flops_per_chip']['model']) == (16, 16 / 8 * forward)
+  assert forward < evaluation['flops_per_chip']['executed'] / 2 < 1.2 * forward  # pooler and classifier
+  assert evaluation['memory']['peak'] < report['memory']['peak']
+
+
+def test_a_mixture_cannot_be_compiled(tmp_path, capsys):
+  mixture = ['--gin.finetune.mixture=mine', '--gin.finetune.head=qa']
+  flags = ['--gin_file=gin/finetune_squad.gin', '--mode=compile', '--topology=cpu:8', f'--workdir={tmp_path}']
+  assert main.main([*flags, *mixture]) == 2
+  assert 'only fine-tuning on a task of XTREME' in capsys.readouterr().err
+
+
 OUT_OF_MEMORY = (
   'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO temporaries (38.04G) exceeds '
   'available HBM (15.75G).\nsome more'
@@ -71,7 +95,7 @@ OUT_OF_MEMORY = (
 @pytest.fixture
 def room_for(monkeypatch):
   """Sets how many rows of a device and part the compiler has room for."""
-  make_step, compile_lowered, rows_per_part = compile_ahead.make_step, jax.stages.Lowered.compile, []
+  make_step, compile_lowered, rows_per_part = pretrain.make_step, jax.stages.Lowered.compile, []
 
   def make_and_remember(config, trainable):
     rows_per_part.append(config.train.batch_size // 8 // config.train.accumulation_steps)
@@ -85,7 +109,7 @@ def room_for(monkeypatch):
 
     monkeypatch.setattr(jax.stages.Lowered, 'compile', compile_or_refuse)
 
-  monkeypatch.setattr(compile_ahead, 'make_step', make_and_remember)
+  monkeypatch.setattr(pretrain, 'make_step', make_and_remember)
   return set_room
 
 
@@ -134,7 +158,6 @@ def test_a_program_that_cannot_be_printed_is_reported(tmp_path, capsys, monkeypa
 def test_the_step_is_that_of_training_and_donates_its_state():
   configuration.load(['gin/pretrain_smoke.gin'], SMALL)
   config, mesh = pretrain.configured(), make_mesh(MeshConfig())
-  assert pretrain.make_step is compile_ahead.make_step
   trainable = pretrain.make_trainable(config, mesh)
   with jax.set_mesh(mesh):
     lowered = pretrain.make_step(config, trainable).lower(trainable.restore_target(), config.abstract_batch(mesh))

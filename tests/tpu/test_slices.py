@@ -64,6 +64,7 @@ def compile_for(topology, folder, *gin_files, **changes):
     ('v5e:2x4', 'TPU v5 lite', 16),
     ('v5p:2x2x2', 'TPU v5', 95),
     ('v6e:2x4', 'TPU v6 lite', 32),
+    ('tpu7x:2x2x1', 'TPU7x', 96),  # two devices per chip
   ],
 )
 def test_the_step_compiles_for_every_generation(tmp_path, topology, kind, gib):
