@@ -10,7 +10,7 @@ from docs.tools import hardware
 
 NAMES = sorted(path.stem for path in (hardware.ROOT / 'gin' / 'hardware').glob('*.gin'))
 CHIPS = {'cpu': 8, 'h200': 1, 'h200x8': 8, 'v4_64': 64, 'v4_128': 128, 'v5e_64': 64, 'v5e_256': 256}
-CHIPS |= {'v5p_64': 64, 'v6e_64': 64, 'tpu_8': 8}
+CHIPS |= {'v5p_64': 64, 'v6e_64': 64, 'tpu7x_64': 128, 'tpu_8': 8}
 REPORTS = json.loads(hardware.REPORTS.read_text())
 
 

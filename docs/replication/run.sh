@@ -26,10 +26,10 @@ sweep() {  # DIRECTORY FILE OPTION…
     --gin.data.store="$store" --workdir="$1" --data_dir="$xtreme" "${@:3}"
 }
 
-tune() {  # FILE
+tune() {  # FILE LEARNING_RATES
   local directory
-  directory=$workdir/learning_rates/$(basename "$1" .gin)
-  sweep "$directory" "$1" --grid=LEARNING_RATE=1e-3,2e-3,4e-3 --pretrain_seeds=1000 --tasks=
+  directory=$workdir/learning_rates/$(basename "$1" .gin)_$2
+  sweep "$directory" "$1" --grid=LEARNING_RATE="$2" --pretrain_seeds=1000 --tasks=
   flock "$workdir/lock" python -m docs.tools.replication --tuned="$directory"
 }
 
@@ -53,10 +53,13 @@ run() {  # FILE LEARNING_RATE SEED
 }
 
 export -f sweep tune run
-python -m docs.tools.replication --missing=learning_rates |
-  xargs --no-run-if-empty --max-procs="$workers" --process-slot-var=WORKER --max-lines=1 bash -euo pipefail -c 'tune "$@"' -
+in_parallel() {  # FUNCTION, which gets the fields of a line of the input
+  xargs --no-run-if-empty --max-procs="$workers" --process-slot-var=WORKER --max-lines=1 bash -euo pipefail -c "$1 \"\$@\"" -
+}
+while python -m docs.tools.replication --missing=learning_rates | grep . > "$workdir/untuned"; do
+  in_parallel tune < "$workdir/untuned"
+done
 # The seeds that every claim needs, then those of claims that are not decided by them.
 for seeds in first later; do
-  python -m docs.tools.replication --missing="$seeds" |
-    xargs --no-run-if-empty --max-procs="$workers" --process-slot-var=WORKER --max-lines=1 bash -euo pipefail -c 'run "$@"' -
+  python -m docs.tools.replication --missing="$seeds" | in_parallel run
 done

@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 REPORTS = ROOT / 'docs' / 'hardware.json'
 PAGE = ROOT / 'docs' / 'hardware.md'
 MODEL = 'gin/pretrain_large.gin'
+BOUND_BY_MEMORY = 'v6e_64'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Compilation:
   topology: str
   gin_file: str
   bindings: tuple[str, ...] = ()
+  model: str = MODEL
 
 
 def _hardware(name: str, topology: str) -> Compilation:
@@ -43,6 +45,12 @@ HARDWARE = {
   'v5e_256': _hardware('v5e_256', 'v5e:16x16'),
   'v5p_64': _hardware('v5p_64', 'v5p:4x4x4'),
   'v6e_64': _hardware('v6e_64', 'v6e:8x8'),
+  'tpu7x_64': _hardware('tpu7x_64', 'tpu7x:4x4x4'),
+}
+FINETUNING = {
+  f'finetuning_{task}_{topology[:3]}': Compilation(topology, 'gin/hardware/tpu_8.gin', model=f'gin/finetune_{task}.gin')
+  for topology in ('v5e:2x4', 'v6e:2x4')
+  for task in ('xnli', 'udpos', 'squad')
 }
 
 
@@ -131,7 +139,7 @@ ALTERNATIVES = {
   for file, ways in COMPARED.items()
   for way in ways
 }
-COMPILATIONS = HARDWARE | ALTERNATIVES | SCALING | HEADS
+COMPILATIONS = HARDWARE | ALTERNATIVES | SCALING | HEADS | FINETUNING
 
 
 # --- compiling --------------------------------------------------------------------------------------------------------
@@ -141,7 +149,7 @@ def compile_step(compilation: Compilation) -> dict:
   """The report of `--mode=compile`, rounded; SystemExit where there is none."""
   with tempfile.TemporaryDirectory() as folder:
     report = pathlib.Path(folder) / 'report.json'
-    command = [sys.executable, '-m', 'rembert.main', f'--gin_file={MODEL}', f'--gin_file={compilation.gin_file}']
+    command = [sys.executable, '-m', 'rembert.main', f'--gin_file={compilation.model}', f'--gin_file={compilation.gin_file}']
     command += ['--mode=compile', f'--topology={compilation.topology}', f'--output={report}']
     code = subprocess.run([*command, *(f'--gin.{binding}' for binding in compilation.bindings)], cwd=ROOT).returncode
     if not report.exists():
@@ -233,6 +241,43 @@ def heads_table(reports: dict[str, dict]) -> str:
   return table(['logits', 'temporaries, GB per chip', 'relative', 'FLOPs per chip'], rows)
 
 
+def traffic_table(reports: dict[str, dict]) -> str:
+  """Parts of the traffic with memory of the step that memory bounds, and the bound without each."""
+  report = reports[BOUND_BY_MEMORY]
+  bound, total, parts = report['roofline'], report['hbm_traffic_bytes'], report.get('hbm_traffic_by_part', {})
+  rows = []
+  for part, count in [*parts.items(), ('', 0)]:
+    if part and count < 0.03 * total:
+      continue
+    seconds = max(bound['compute'], bound['ici'], bound['memory'] * (1 - count / total))
+    mfu = bound['mfu'] * bound['step_seconds'] / seconds
+    rows.append([part or '**nothing**', _gb(count or total), f'≥ {seconds:.3f} s', f'≤ {mfu:.0%}'])
+  return table(['without', 'GB', 'step', 'MFU'], rows)
+
+
+def finetuning_table(reports: dict[str, dict]) -> str:
+  """Steps of fine-tuning and evaluation on eight chips."""
+  rows = []
+  for name, compilation in FINETUNING.items():
+    if report := reports.get(name):
+      evaluation, memory = report['evaluation'], report['memory']
+      task = pathlib.Path(compilation.model).stem
+      rows.append(
+        [
+          f'[{task}](../{compilation.model})',
+          report['topology'],
+          f'{report["batch_size"]}',
+          f'{_gb(memory["peak"])} of {_gb(memory["hbm"])}',
+          *_bound(report)[:2],
+          f'{evaluation["batch_size"]}',
+          _gb(evaluation['memory']['peak']),
+          _bound(evaluation)[0],
+        ]
+      )
+  columns = ['file', 'slice', 'sequences', 'GB per chip', 'step', 'MFU']
+  return table([*columns, 'evaluated', 'GB per chip', 'evaluation step'], rows)
+
+
 def compiled_line(report: dict) -> str:
   """The line of a hardware file's head comment that holds its figures."""
   memory, bound = report['memory'], report['roofline']
@@ -245,7 +290,8 @@ def compiled_line(report: dict) -> str:
 
 def rendered_page(page: str, reports: dict[str, dict]) -> str:
   """The page with its tables replaced."""
-  makers = {'hardware': hardware_table, 'scaling': scaling_table, 'heads': heads_table}
+  makers = {'hardware': hardware_table, 'traffic': traffic_table, 'scaling': scaling_table, 'heads': heads_table}
+  makers['finetuning'] = finetuning_table
   return with_tables(page, {name: make(reports) for name, make in makers.items()})
 
 

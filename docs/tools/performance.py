@@ -1,6 +1,7 @@
 """The tables and the picture of docs/performance.md, from what `python -m benchmarks.run` has measured.
 
 python -m docs.tools.performance runs/benchmarks      take these results into docs/performance.json, and render
+python -m docs.tools.performance --time_to_quality=runs/time_to_quality     and those of that benchmark
 python -m docs.tools.performance                      render from docs/performance.json alone
 """
 
@@ -12,6 +13,9 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
+from benchmarks import time_to_quality
 from docs.tools.rendering import rounded, table, with_tables
 from rembert.plotting import style
 
@@ -19,12 +23,13 @@ ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / 'docs' / 'performance.json'
 PAGE = ROOT / 'docs' / 'performance.md'
 PICTURE = ROOT / 'docs' / 'images' / 'performance.png'
+QUALITY, QUALITY_PICTURE = ROOT / 'docs' / 'time_to_quality.csv', ROOT / 'docs' / 'images' / 'time_to_quality.png'
 KEPT = ('name', 'seconds', 'cpu_seconds', 'facts', 'peak_bytes', 'failure', 'work', 'one_core')
 KEPT_RATIOS = ('times_this_project', 'times_this_project_in_cpu_seconds')
 # As on the page; others follow.
 ORDER = (
   *('train_step', 'head', 'finetuning', 'encoding'),
-  *('reading', 'pretraining', 'checkpointing', 'starting'),
+  *('reading', 'pretraining', 'checkpointing', 'starting', 'growth'),
 )
 PACKAGES = ('python', 'jax', 'flax', 'torch', 'transformers')
 # Settings that the tables leave out; the plot has them, and docs/performance.json.
@@ -66,7 +71,9 @@ def benchmark_tables(results: Mapping[str, dict]) -> dict[str, str]:
   for record in results.values():
     if (record['benchmark'], record['setting']) not in ONLY_DRAWN:
       by_benchmark.setdefault(record['benchmark'], []).append(record)
-  tables = {name: _comparison(records) for name, records in by_benchmark.items()}
+  tables = {
+    name: _growth(records) if name == 'growth' else _comparison(records) for name, records in by_benchmark.items()
+  }
   return tables | {'machine': _machine(results.values())}
 
 
@@ -88,6 +95,24 @@ def _comparison(records: Sequence[dict]) -> str:
       settings[record['setting']][f'conclusion, {processor(record)}'] = [record['conclusion'], *empty]
   chosen = [row for rows in settings.values() for row in rows.values()]
   return table(['', *processors], chosen)
+
+
+def _growth(records: Sequence[dict]) -> str:
+  """A row per setting: seconds by size, and the exponent of the power that fits them."""
+  processors = list(dict.fromkeys(map(processor, records)))
+  rows: dict[str, list[str]] = {}
+  for record in records:
+    sizes = ' · '.join(each['name'] for each in record['contestants'])
+    row = rows.setdefault(record['setting'], [record['description'], f'{sizes} {record["setting"]}', *[''] * len(processors)])
+    seconds = ' · '.join(f'{statistics.median(each["seconds"]):.3g}' for each in record['contestants'])
+    row[2 + processors.index(processor(record))] = f'{seconds} s; {record["conclusion"]}'
+  return table(['', 'sizes', *processors], list(rows.values()))
+
+
+def quality_table(rows: pd.DataFrame) -> str:
+  """Where each candidate is after its minutes."""
+  lines, _ = time_to_quality.summarize(rows)
+  return table(['', 'tokens/s', 'million tokens', 'eval loss'], lines)
 
 
 def _descriptions(settings: Mapping[str, str]) -> dict[str, str]:
@@ -184,12 +209,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prog='python -m docs.tools.performance', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   flags.add_argument('folder', nargs='?', type=pathlib.Path, help='where benchmarks.run has written; default: none')
+  flags.add_argument('--time_to_quality', type=pathlib.Path, help='where benchmarks.time_to_quality has written')
   options = flags.parse_args(arguments)
+  if options.time_to_quality:
+    QUALITY.write_bytes((options.time_to_quality / 'results.csv').read_bytes())
+  quality = pd.read_csv(QUALITY)
   results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
   if options.folder:
     results = taken(results, options.folder)
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + '\n')
-  PAGE.write_text(with_tables(PAGE.read_text(), benchmark_tables(results)))
+  tables = benchmark_tables(results) | {'time_to_quality': quality_table(quality)}
+  PAGE.write_text(with_tables(PAGE.read_text(), tables))
+  QUALITY_PICTURE.write_bytes(in_few_colours(time_to_quality.plot(quality)))
   PICTURE.write_bytes(in_few_colours(picture(results)))
 
 

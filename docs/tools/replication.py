@@ -12,6 +12,7 @@ on another machine, which has no checkpoints of the runs before.
 import argparse
 import dataclasses
 import io
+import itertools
 import math
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ LANGUAGES = ('af', 'ar', 'bg', 'de', 'el', 'en', 'es', 'et', 'fa', 'fr', 'id', '
 ALL = 'all'
 KEYS = ['model', 'pretrain_seed', 'finetune_seed', 'task', 'metric']
 FINETUNE_SEEDS = (0, 1, 2)
+LEARNING_RATE_GRID, LARGEST_LEARNING_RATE = (1e-3, 2e-3, 4e-3), 1.6e-2
 # Every claim has these first; then those of claims that are not decided are trained with LATER_SEEDS.
 SEEDS, LATER_SEEDS = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
 NO_SEED = -1  # of fine-tuning, in lines of pre-training and analyses
@@ -235,21 +237,30 @@ def best_learning_rates(losses: pd.Series) -> dict[str, float]:
 
 
 def missing(what: str, frame: pd.DataFrame, losses: pd.Series) -> list[str]:
-  """What has no results yet, as arguments of a function of run.sh: gin file, learning rate, seed; or gin file.
+  """What has no results yet, as arguments of a function of run.sh: gin file, learning rate or rates, and a seed.
 
-  `later` is empty until all `first` are there; then it has the models of claims that are not decided.
+  `learning_rates` has the grid, or twice the largest rate tried if that is the best. `later` is empty until all `first`
+  are there; then it has the models of claims that are not decided. Models of the smallest claims come first.
   """
   files = {name: f'gin/experiments/{folder}/{name}.gin' for name, folder in MODELS.items()}
   rates, done = best_learning_rates(losses), set(frame.index.droplevel([2, 3, 4]))
   if what == 'learning_rates':
-    return [files[name] for name in MODELS if name not in rates]
-  needed, seeds = set(MODELS), SEEDS
+    tried = {name: losses[name].index.max() for name in rates}
+    grids = {name: LEARNING_RATE_GRID for name in models_of(CLAIMS) if name not in rates}
+    grids |= {name: (2 * rate,) for name, rate in rates.items() if rate == tried[name] < LARGEST_LEARNING_RATE}
+    return [f'{files[name]} {",".join(map(str, grids[name]))}' for name in models_of(CLAIMS) if name in grids]
+  needed, seeds = models_of(CLAIMS), SEEDS
   if what == 'later':
-    open_claims = [claim for claim in CLAIMS if verdict(frame, claim, SEEDS) == NOT_DECIDED]
-    needed = {name for claim in open_claims for each in claim.contrasts for name in (each.better, each.worse)}
+    needed = models_of([claim for claim in CLAIMS if verdict(frame, claim, SEEDS) == NOT_DECIDED])
     seeds = LATER_SEEDS if done >= {(name, seed) for name in MODELS for seed in SEEDS} else ()
-  units = [(name, seed) for seed in seeds for name in MODELS if name in needed and (name, seed) not in done]
+  units = [(name, seed) for name in needed for seed in seeds if (name, seed) not in done]
   return [f'{files[name]} {rates[name]:g} {seed}' for name, seed in units]
+
+
+def models_of(claims: Sequence[Claim]) -> list[str]:
+  """The models that decide these claims, those of claims with the fewest models first."""
+  by_claim = [[name for each in claim.contrasts for name in (each.better, each.worse)] for claim in claims]
+  return list(dict.fromkeys(itertools.chain(*sorted(by_claim, key=lambda names: len(set(names))))))
 
 
 # --- measures ---------------------------------------------------------------------------------------------------------
@@ -482,7 +493,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print('\n'.join(missing(options.missing, frame, losses)))
     return
   if options.tuned:
-    LEARNING_RATES.write_text(with_new(losses, tuned(options.tuned), 1).to_csv(float_format='%.5g'))
+    LEARNING_RATES.write_text(with_new(losses, tuned(options.tuned), 2).to_csv(float_format='%.5g'))
     return
   if options.collect:
     frame = with_new(frame, collect(options.collect), 2)

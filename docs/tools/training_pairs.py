@@ -23,7 +23,7 @@ from rembert.convert import huggingface
 from rembert.convert.tensor_names import ENCODER_PREFIX, slots
 from rembert.data.batches import Batch
 from rembert.data.finetune_batches import TrainingRows
-from rembert.jobs import evaluate, finetune_tasks, pretrain
+from rembert.jobs import evaluate, finetune, finetune_tasks, pretrain
 from rembert.jobs.config import FinetuneConfig, PretrainConfig, build_config
 from rembert.jobs.pretrain_data import open_data
 from rembert.model.config import Execution
@@ -33,7 +33,6 @@ from rembert.tracking.console import Console
 from rembert.train import sharding
 from rembert.train.optimizer import make_optimizer
 from rembert.train.state import Trainable, TrainState
-from rembert.train.step import head_sums, make_train_step
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / 'tests' / 'data' / 'xtreme'
 # The softmax over keys does not depend on it: its gradient is rounding, which Adam turns into steps of full size.
@@ -161,8 +160,8 @@ def _compile(training: Training, config, mesh: jax.sharding.Mesh) -> tuple[Train
     trainable = pretrain.make_trainable(config, mesh)
     return trainable, pretrain.make_step(config, trainable)
   optimizer = make_optimizer(config.optimizer, config.train.steps)
-  trainable = evaluate.make_trainable(config, training.tasks, optimizer, mesh)
-  return trainable, make_train_step(trainable, sums_of=head_sums(training.head), dropout_seed=config.dropout_seed)
+  trainable = evaluate.make_trainable(config, training.head, training.tasks.labels, optimizer, mesh)
+  return trainable, finetune.make_step(config, training.head, trainable)
 
 
 def _initial_state(trainable: Trainable, seed: int, encoder: Mapping | None, dtype: str) -> TrainState:

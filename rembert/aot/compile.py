@@ -1,10 +1,11 @@
 """Compiles a step ahead of time for a target topology: memory, FLOPs and traffic per chip, and the roofline."""
 
+import collections
 import dataclasses
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -60,18 +61,20 @@ def measure(
   found = chip_of(devices[0].device_kind)
   chip = found[1] if found else None
   flops = {'model': model_flops / len(devices), 'executed': traced_flops(traced.jaxpr.jaxpr) / len(devices)}
-  text = collectives = hbm_bytes = unreadable = None
+  text = collectives = traffic = unreadable = None
   try:
     text = compiled.as_text() or ''
     program = Program(text, len(devices), slices)
-    collectives, hbm_bytes = program.collectives(), program.hbm_bytes()
+    collectives, traffic = program.collectives(), by_part(program.hbm_bytes_by_name())
   except (jax.errors.JaxRuntimeError, ValueError) as error:  # libtpu cannot print every program that it makes
     unreadable = first_line(error)
+  hbm_bytes = None if traffic is None else sum(traffic.values())
   costs = {
     'fits': True,
     'memory': _memory(compiled) | {'hbm': chip and chip.hbm_bytes},
     'flops_per_chip': flops,
     'hbm_traffic_bytes': hbm_bytes,
+    'hbm_traffic_by_part': traffic,
     'unreadable': unreadable,
     'collectives': collectives and _by_kind(collectives, devices),
     'roofline': None,
@@ -100,6 +103,25 @@ def _memory(compiled: jax.stages.Compiled) -> dict[str, int | None]:
     'code': stats.generated_code_size_in_bytes,
     'peak': peak,
   }
+
+
+# Scopes of `jax.named_scope` in model and step, the innermost first.
+_SCOPES = ('attention', 'feed_forward', 'layers', 'embeddings', 'head', 'loss', 'optimizer')
+
+
+def by_part(traffic: Mapping[str, float]) -> dict[str, float]:
+  """Bytes by part of the step, the largest first, from those by JAX's names of operations.
+
+  A part is a scope, with `backward` for its gradient and `recomputed` for what rematerialization repeats; matmuls are
+  separate. `other` has no scope: sums of gradients, the update of parameters.
+  """
+  found: dict[str, float] = collections.defaultdict(float)
+  for name, count in traffic.items():
+    scope = next((scope for scope in _SCOPES if re.search(rf'\b{scope}\b', name)), 'other')
+    way = ' recomputed' if 'rematted' in name else ' backward' if 'transpose(' in name else ''
+    kind = ' matmuls' if name.endswith('dot_general') else ''
+    found[scope + way + kind] += count
+  return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
 def _by_kind(collectives: list[Collective], devices: list[jax.Device]) -> list[dict]:

@@ -4,6 +4,7 @@ XLA's own `cost_analysis` counts the body of a loop once, and does not distingui
 optimised program has every computation, its callers, and the number of iterations of each loop.
 """
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -117,12 +118,18 @@ class Program:
 
     Traffic of collectives that overlap with computation is excluded (see `collectives`).
     """
-    total = 0.0
+    return sum(self.hbm_bytes_by_name().values())
+
+  def hbm_bytes_by_name(self) -> dict[str, float]:
+    """`hbm_bytes` by JAX's names of operations, with their scopes; '' if there is none."""
+    found: dict[str, float] = collections.defaultdict(float)
     for name, times, is_fused in self._runs(self.entry, 1, fused=False):
       if not is_fused:
         computation = self.computations[name]
-        total += times * sum(self._traffic(instruction, computation) for instruction in computation.values())
-    return total
+        for instruction in computation.values():
+          named = re.search(r'op_name="([^"]*)"', instruction.attributes)
+          found[named[1] if named else ''] += times * self._traffic(instruction, computation)
+    return found
 
   def _runs(self, name: str, times: int, *, fused: bool) -> Iterator[tuple[str, int, bool]]:
     """Names of computations, how often they run, and whether they are inside a fusion."""

@@ -33,7 +33,6 @@ from rembert.tracking.console import Console, human_bytes
 from rembert.train import sharding
 from rembert.train.optimizer import make_optimizer
 from rembert.train.state import Trainable
-from rembert.train.step import head_sums, make_train_step
 from tasks.xtreme.benchmark import get_task
 
 EXIT_DOES_NOT_FIT = 1
@@ -130,12 +129,7 @@ def _steps(config: PretrainConfig | FinetuneConfig, mesh: jax.sharding.Mesh) -> 
   task, train, evaluated = get_task(config.xtreme.task), config.train, config.finetune.eval_batch_size
   optimizer = make_optimizer(config.optimizer, train.steps)
   trainable = evaluate.make_trainable(config, task.head, task.labels, optimizer, mesh)
-  step = make_train_step(
-    trainable,
-    sums_of=head_sums(task.head),
-    accumulation_steps=train.accumulation_steps,
-    dropout_seed=config.dropout_seed,
-  )
+  step = finetune.make_step(config, task.head, trainable)
 
   def batch(rows: int) -> dict[str, jax.ShapeDtypeStruct]:
     arrays = pad_batch([], task.head, size=rows, length=train.sequence_length, pad=SpecialIds().pad)
@@ -256,6 +250,11 @@ def _show(console: Console, report: dict) -> None:
   if report['hbm_traffic_bytes'] is not None:
     facts['HBM traffic per chip'] = human_bytes(report['hbm_traffic_bytes'])
   console.facts('Step', facts)
+
+  if by_part := report['hbm_traffic_by_part']:
+    shares = [(part, human_bytes(count), count / report['hbm_traffic_bytes']) for part, count in by_part.items()]
+    rows = [(part, size, f'{share:.0%}') for part, size, share in shares if share >= 0.02]
+    console.table('HBM traffic by part of the step', ('', 'bytes', 'of all'), rows)
 
   size = memory['hbm']
   names = ('arguments', 'outputs', 'aliased', 'temporaries', 'code', 'peak')

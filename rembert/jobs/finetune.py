@@ -33,9 +33,20 @@ from rembert.tokenizer import SpecialIds, check_vocabulary
 from rembert.tracking.console import Console, Progress
 from rembert.train import sharding
 from rembert.train.optimizer import make_optimizer
+from rembert.train.state import Trainable
 from rembert.train.step import head_sums, make_train_step
 from rembert.train.trainer import TrainConfig
 from tasks.tables import SPLITS
+
+
+def make_step(config: FinetuneConfig, head: str, trainable: Trainable) -> jax.stages.Wrapped:
+  """The update of fine-tuning, to be run under `jax.set_mesh`; `--mode=compile` compiles the same."""
+  return make_train_step(
+    trainable,
+    sums_of=head_sums(head),
+    accumulation_steps=config.train.accumulation_steps,
+    dropout_seed=config.dropout_seed,
+  )
 
 
 def configured() -> FinetuneConfig:
@@ -140,12 +151,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
     batches = prefetch(source.batches(position.step), lambda batch: (sharding.to_device(batch, mesh), {}))
     job.stack.callback(batches.close)
     first = next(batches)
-    step = make_train_step(
-      trainable,
-      sums_of=head_sums(tasks.head),
-      accumulation_steps=train.accumulation_steps,
-      dropout_seed=config.dropout_seed,
-    )
+    step = make_step(config, tasks.head, trainable)
     with console.task('compiling'), goodput.activity('compile'):
       train_step = step.lower(trainable.restore_target(), first[0]).compile()
       if all_dev_rows:  # now, not at the first evaluation, when a signal could not interrupt the compilation

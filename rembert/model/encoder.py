@@ -72,10 +72,13 @@ class TransformerLayer(nnx.Module):
     """
     keys = [None] * 3 if dropout_key is None else jax.random.split(dropout_key, 3)
     drop = lambda x, key: self.dropout(x, deterministic=key is None, rngs=key)
-    attended = self.attention(x_BxSxH, visibility, positions_BxK=positions_BxK, dropout_key=keys[0])
+    with jax.named_scope('attention'):
+      attended = self.attention(x_BxSxH, visibility, positions_BxK=positions_BxK, dropout_key=keys[0])
     x = x_BxSxH if positions_BxK is None else gather_positions(x_BxSxH, positions_BxK)
     x = self.attention_norm(x + drop(attended, keys[1]))
-    x = self.output_norm(x + drop(self.feed_forward(x), keys[2]))
+    with jax.named_scope('feed_forward'):
+      transformed = self.feed_forward(x)
+    x = self.output_norm(x + drop(transformed, keys[2]))
     return constrain(x, 'batch', None, None)
 
 
@@ -152,8 +155,9 @@ class RemBertEncoder(nnx.Module):
     """
     visibility = Visibility.of(attention_mask, segment_ids)
     embedding_key, layers_key = (None, None) if dropout_key is None else jax.random.split(dropout_key)
-    x = self.embeddings(input_ids, token_type_ids, position_ids, dropout_key=embedding_key)
-    x_BxSxH = constrain(x if self.projection is None else self.projection(x), 'batch', None, None)
+    with jax.named_scope('embeddings'):
+      x = self.embeddings(input_ids, token_type_ids, position_ids, dropout_key=embedding_key)
+      x_BxSxH = constrain(x if self.projection is None else self.projection(x), 'batch', None, None)
 
     count = self.config.num_hidden_layers
     graphdef, stacked = nnx.split(self.layers)
@@ -175,9 +179,10 @@ class RemBertEncoder(nnx.Module):
       return self._recomputing(run_last, is_loop=unroll < count)(x_BxSxH, layer), None
 
     trims = positions is not None and self.trims(num_layers, output_hidden_states)
-    last, outputs_LxBxSxH = self.ops.run_layers(
-      layer_step, x_BxSxH, layers, unroll=unroll, last_step=last_step if trims else None
-    )
+    with jax.named_scope('layers'):
+      last, outputs_LxBxSxH = self.ops.run_layers(
+        layer_step, x_BxSxH, layers, unroll=unroll, last_step=last_step if trims else None
+      )
     if positions is not None and not trims:
       last = gather_positions(last, positions)
     return ModelOutput(

@@ -60,9 +60,10 @@ class MlmHead(nnx.Module):
 
     The head is most of a small encoder's work; at masked positions only it takes 15 % of that.
     """
-    if positions_BxK is not None:
-      x_BxSxH = gather_positions(x_BxSxH, positions_BxK)
-    return self.norm(self.ops.gelu(self.transform(x_BxSxH), self.is_approximate))
+    with jax.named_scope('head'):
+      if positions_BxK is not None:
+        x_BxSxH = gather_positions(x_BxSxH, positions_BxK)
+      return self.norm(self.ops.gelu(self.transform(x_BxSxH), self.is_approximate))
 
   def table(self, word_embedding_VxI: jax.Array) -> jax.Array:
     """The output embedding [V, E], float32; the word embedding if the two are tied."""

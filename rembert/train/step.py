@@ -34,7 +34,8 @@ def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -
   if not chunk:
     return of_logits(model(**inputs, dropout_key=dropout_key).logits, *slots)
   hidden_for_logits = model.hidden_for_logits(**inputs, dropout_key=dropout_key)
-  return in_chunks(*hidden_for_logits, *slots, vocab_size=model.encoder.config.vocab_size, chunk=chunk)
+  with jax.named_scope('loss'):
+    return in_chunks(*hidden_for_logits, *slots, vocab_size=model.encoder.config.vocab_size, chunk=chunk)
 
 
 def masked_lm_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> LossSums:
@@ -108,9 +109,10 @@ def make_train_step(
     weight = jnp.maximum(sums.weight, 1)
     grad_norm = optax.tree.norm(gradients) / weight
     is_finite = jnp.isfinite(sums.loss) & jnp.isfinite(grad_norm)
-    updates, opt_state = trainable.optimizer.update(
-      gradients, state.opt_state, state.params, weight=weight, is_finite=is_finite
-    )
+    with jax.named_scope('optimizer'):
+      updates, opt_state = trainable.optimizer.update(
+        gradients, state.opt_state, state.params, weight=weight, is_finite=is_finite
+      )
     metrics = StepMetrics(
       sums=sums,
       tokens=jnp.sum(batch['segment_ids'] > 0, dtype=jnp.float32),

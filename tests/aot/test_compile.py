@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from rembert.aot.compile import crosses_slices, ring_bandwidth, roofline
+from rembert.aot.compile import by_part, crosses_slices, ring_bandwidth, roofline
 from rembert.aot.hlo import Collective
 from rembert.runtime.hardware import Chip
 
@@ -74,3 +74,21 @@ def test_what_is_not_known_is_not_made_up():
   times = bound(slice_of(4), None, hbm_bytes=None)
   assert (times['memory'], times['ici'], times['dcn']) == (None, None, None)
   assert times['step_seconds'] == times['compute']
+
+
+def test_traffic_is_told_by_the_parts_of_a_step():
+  traffic = {
+    'jit(train_step)/jvp(layers)/while/body/attention/dot_general': 5,
+    'jit(train_step)/transpose(jvp(layers))/while/body/checkpoint/rematted_computation/feed_forward/mul': 3,
+    'jit(train_step)/transpose(jvp(layers))/while/body/add': 2,
+    'jit(train_step)/optimizer/mul': 7,
+    'jit(train_step)/add': 1,
+    '': 1,
+  }
+  assert list(by_part(traffic).items()) == [
+    ('optimizer', 7),
+    ('attention matmuls', 5),
+    ('feed_forward recomputed', 3),
+    ('layers backward', 2),
+    ('other', 2),
+  ]

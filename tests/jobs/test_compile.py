@@ -52,6 +52,11 @@ def test_the_report_stands_on_the_screen_and_in_the_workdir(tmp_path, capsys):
   assert per_part
   assert all(row['network'] == 'ICI' for row in report['collectives'])
   assert report['hbm_traffic_bytes'] > report['memory']['arguments']
+  by_part = report['hbm_traffic_by_part']
+  assert sum(by_part.values()) == report['hbm_traffic_bytes']
+  assert {'attention', 'attention backward', 'feed_forward', 'loss', 'optimizer'} <= {
+    part.removesuffix(' matmuls') for part in by_part
+  }
   assert report['unreadable'] is None
   assert (tmp_path / 'compile' / 'cpu_8.hlo.txt').read_text().startswith('HloModule')
   # FLOPs are the model's by hand: no padding rows of the vocabulary here, and nothing is computed twice.

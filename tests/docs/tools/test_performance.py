@@ -2,8 +2,10 @@
 
 import json
 
+import pandas as pd
 import pytest
 
+from benchmarks import time_to_quality
 from docs.tools import performance
 from docs.tools.rendering import with_tables
 
@@ -33,7 +35,10 @@ RECORD = {
 
 def test_the_page_and_its_picture_are_of_the_results_that_are_kept():
   text = performance.PAGE.read_text()
-  assert text == with_tables(text, performance.benchmark_tables(RESULTS))
+  quality = pd.read_csv(performance.QUALITY)
+  tables = performance.benchmark_tables(RESULTS) | {'time_to_quality': performance.quality_table(quality)}
+  assert text == with_tables(text, tables)
+  assert time_to_quality.summarize(quality)[1] in ' '.join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -83,6 +88,16 @@ def test_a_setting_is_described_by_what_differs_from_the_first_or_from_its_famil
   ]
 
 
+def test_growth_has_a_row_for_each_kind_of_size():
+  sizes = [{'name': f'{size:,}', 'seconds': [size / 1e3] * 3} for size in (10, 1000)]
+  record = RECORD | {'benchmark': 'growth', 'setting': 'shards', 'contestants': sizes, 'conclusion': 'time ∝ shards^1.00'}
+  other = record | {'machine': RECORD['machine'] | {'cpu': 'Another'}}
+  [head, _, row] = performance.benchmark_tables({'a': record, 'b': other})['growth'].splitlines()
+  assert head == '|  | sizes | A processor | Another |'
+  cell = '0.01 · 1 s; time ∝ shards^1.00'
+  assert row == f'| two rows | 10 · 1,000 shards | {cell} | {cell} |'
+
+
 def test_new_results_take_the_place_of_older_ones_and_other_processors_the_next_column(tmp_path):
   names = [f'{name}, Maker Chip' for name in ('train_step-base', 'train_step-base_bfloat16', 'some-small')]
   on = lambda cpu: RECORD | {'machine': RECORD['machine'] | {'cpu': cpu}}
@@ -99,16 +114,24 @@ def test_new_results_take_the_place_of_older_ones_and_other_processors_the_next_
 
 
 def test_what_is_kept_can_be_rendered_again(tmp_path, monkeypatch):
-  for name in ('RESULTS', 'PAGE', 'PICTURE'):
+  for name in ('RESULTS', 'PAGE', 'PICTURE', 'QUALITY', 'QUALITY_PICTURE'):
     monkeypatch.setattr(performance, name, tmp_path / name)
+  (tmp_path / 'quality').mkdir()
+  runs = pd.DataFrame(
+    [(name, 0, step, 100 * step, 60.0 * step, 9 - step) for name in time_to_quality.CANDIDATES for step in (1, 2)],
+    columns=time_to_quality.FIELDS,
+  )
+  runs.to_csv(tmp_path / 'quality' / 'results.csv', index=False)
   (tmp_path / 'new').mkdir()
   (tmp_path / 'new' / 'some-small.json').write_text(json.dumps(RECORD))
-  page = ''.join(f'<!-- table: {name} -->\n<!-- end -->\nwords\n' for name in ('some', 'machine'))
+  page = ''.join(f'<!-- table: {name} -->\n<!-- end -->\nwords\n' for name in ('some', 'machine', 'time_to_quality'))
   (tmp_path / 'PAGE').write_text(page)
-  performance.main([str(tmp_path / 'new')])
+  performance.main([str(tmp_path / 'new'), f'--time_to_quality={tmp_path}/quality'])
   rendered, drawn = (tmp_path / 'PAGE').read_text(), (tmp_path / 'PICTURE').read_bytes()
   assert '| theirs | **2.50**' in rendered
   assert drawn.startswith(b'\x89PNG')
+  assert f'| {time_to_quality.THEIRS} | 2 | 0.00 | 7.000 |' in rendered
+  assert (tmp_path / 'QUALITY_PICTURE').read_bytes().startswith(b'\x89PNG')
   performance.main([])
   assert (tmp_path / 'PAGE').read_text() == rendered
   with pytest.raises(AssertionError, match='no place for the table unheard_of'):

@@ -187,7 +187,23 @@ def test_a_model_is_trained_with_the_learning_rate_of_its_lowest_eval_loss(tmp_p
   write(tmp_path / 'sweep.json', SWEEP | {'models': entries})
   losses = replication.tuned(tmp_path)
   assert replication.best_learning_rates(losses) == {'layers23': 2e-3}
-  assert len(replication.missing('learning_rates', table_of(lines('layers23', [0], 20.0)), losses)) == 8
+  missing = replication.missing('learning_rates', table_of(lines('layers23', [0], 20.0)), losses)
+  assert len(missing) == 8
+  assert missing[0] == 'gin/experiments/table4/in128_out3072.gin 0.001,0.002,0.004'
+
+
+@pytest.mark.parametrize(('tried', 'next_rate'), [((1e-3, 2e-3, 4e-3), ' 0.008'), ((4e-3, 8e-3, 1.6e-2), None)])
+def test_a_larger_rate_is_tried_while_the_largest_is_the_best(tried, next_rate):
+  rates = learning_rates(*replication.MODELS)
+  losses = pd.concat([rates.drop('layers23'), pd.Series({('layers23', rate): 1 - rate for rate in tried})])
+  expected = [f'gin/experiments/table6/layers23.gin{next_rate}'] if next_rate else []
+  assert replication.missing('learning_rates', table_of(lines('layers23', [0], 20.0)), losses) == expected
+
+
+def test_models_of_claims_with_few_models_come_first():
+  order = replication.models_of(replication.CLAIMS)
+  assert sorted(order) == sorted(replication.MODELS)
+  assert order[:2] == ['in128_out3072', 'in128_out128']
 
 
 def test_seeds_that_have_no_scores_are_missing_and_later_ones_are_for_open_claims():
