@@ -59,6 +59,10 @@ names those that are missing.
 """
 
 
+# By family and model: the names of virtual machines' processors have no number.
+_EPYC = {('25', '1'): 'Zen 3', ('25', '17'): 'Zen 4', ('26', '2'): 'Zen 5'}
+
+
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
   parser = command_parser('benchmarks.run', __doc__, EXAMPLES)
   settings = sorted({name for benchmark in BENCHMARKS.values() for name in benchmark.settings}, reverse=True)
@@ -77,8 +81,10 @@ def machine() -> dict:
   """Describes this machine."""
   model = platform.processor() or platform.machine()
   if os.path.exists('/proc/cpuinfo'):
-    with open('/proc/cpuinfo') as lines:
-      model = next((line.split(':')[1].strip() for line in lines if line.startswith('model name')), model)
+    with open('/proc/cpuinfo') as text:
+      facts = dict(re.findall(r'^(.+?)\s*: (.*)$', text.read(), re.MULTILINE))
+    generation = _EPYC.get((facts.get('cpu family'), facts.get('model')))
+    model = facts.get('model name', model) + (f' ({generation})' if generation else '')
   return {
     'cpu': model,
     'cores': len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count(),

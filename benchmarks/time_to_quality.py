@@ -100,20 +100,23 @@ class Problem:
 
   def losses(self, checkpoints: Sequence[pathlib.Path]) -> Iterator[float]:
     """Nats per masked token, for each checkpoint of either candidate."""
-    from scipy.special import log_softmax
+    import jax
+    import optax
 
     from rembert.inference.model import load
 
+    @jax.jit
+    def loss_sum(logits_BxSxV, labels_BxS):
+      losses_BxS = optax.losses.softmax_cross_entropy_with_integer_labels(logits_BxSxV, labels_BxS.clip(0))
+      return losses_BxS.sum(where=labels_BxS >= 0)
+
     batches = list(self.evaluation_batches())
+    count = sum((batch['labels'] >= 0).sum() for batch in batches)
     for checkpoint in checkpoints:
-      model, total, count = load(checkpoint, 'mlm'), 0.0, 0
+      model, total = load(checkpoint, 'mlm'), 0.0
       for batch in batches:
-        logits = np.asarray(model(batch['input_ids'], attention_mask=batch['attention_mask']).logits)
-        rows, positions = np.nonzero(batch['labels'] >= 0)
-        targets = batch['labels'][rows, positions]
-        scores = log_softmax(logits[rows, positions].astype(np.float64), axis=-1)
-        total -= scores[np.arange(len(targets)), targets].sum()
-        count += len(targets)
+        logits = model(batch['input_ids'], attention_mask=batch['attention_mask']).logits
+        total += float(loss_sum(logits, batch['labels']))
       yield total / count
 
 
