@@ -226,7 +226,7 @@ def train_with_torch(problem_folder: str, folder: str, seed: int, save_every: in
 
 
 CANDIDATES = {
-  OURS: Candidate(our_command, 'checkpoints/*', 200),
+  OURS: Candidate(our_command, 'checkpoints/*', 100),
   THEIRS: Candidate(their_command, 'checkpoint-*', 50),
 }
 
