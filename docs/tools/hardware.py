@@ -149,7 +149,13 @@ def compile_step(compilation: Compilation) -> dict:
   """The report of `--mode=compile`, rounded; SystemExit where there is none."""
   with tempfile.TemporaryDirectory() as folder:
     report = pathlib.Path(folder) / 'report.json'
-    command = [sys.executable, '-m', 'rembert.main', f'--gin_file={compilation.model}', f'--gin_file={compilation.gin_file}']
+    command = [
+      sys.executable,
+      '-m',
+      'rembert.main',
+      f'--gin_file={compilation.model}',
+      f'--gin_file={compilation.gin_file}',
+    ]
     command += ['--mode=compile', f'--topology={compilation.topology}', f'--output={report}']
     code = subprocess.run([*command, *(f'--gin.{binding}' for binding in compilation.bindings)], cwd=ROOT).returncode
     if not report.exists():

@@ -103,7 +103,9 @@ def _growth(records: Sequence[dict]) -> str:
   rows: dict[str, list[str]] = {}
   for record in records:
     sizes = ' · '.join(each['name'] for each in record['contestants'])
-    row = rows.setdefault(record['setting'], [record['description'], f'{sizes} {record["setting"]}', *[''] * len(processors)])
+    row = rows.setdefault(
+      record['setting'], [record['description'], f'{sizes} {record["setting"]}', *[''] * len(processors)]
+    )
     seconds = ' · '.join(f'{statistics.median(each["seconds"]):.3g}' for each in record['contestants'])
     row[2 + processors.index(processor(record))] = f'{seconds} s; {record["conclusion"]}'
   return table(['', 'sizes', *processors], list(rows.values()))

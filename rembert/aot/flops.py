@@ -54,7 +54,9 @@ def train_flops_per_row(
   config: RemBertConfig, sequence_length: int, masked_positions: int, *, last_queries: int | None = None
 ) -> int:
   """FLOPs of forward and backward pass; recomputation (remat) is not counted."""
-  return PASSES_OF_TRAINING * forward_flops_per_row(config, sequence_length, masked_positions, last_queries=last_queries)
+  return PASSES_OF_TRAINING * forward_flops_per_row(
+    config, sequence_length, masked_positions, last_queries=last_queries
+  )
 
 
 def traced_flops(jaxpr: core.Jaxpr) -> int:

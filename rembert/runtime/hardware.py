@@ -49,10 +49,10 @@ def _read(file: pathlib.Path) -> str:
 
 # --- data sheets: the one table of hardware figures in the project ----------------------------------------------------
 #
-# Sources: Google's page on each TPU generation (docs.cloud.google.com/tpu/docs/v4, /v5e, /v5p, /v6e, /tpu7x); the links of v4:
-# Jouppi et al. 2023 (arXiv:2304.01433), section 2; NVIDIA's data sheets. Google states all links of a chip together and
-# in both directions: "bidirectional inter-chip interconnect bandwidth (per chip) 400 GBps" of a v5e with four ports is
-# 50 GB/s a link each way. Rates are decimal (GB = 10⁹ bytes), as they are printed.
+# Sources: Google's page on each TPU generation (docs.cloud.google.com/tpu/docs/v4, /v5e, /v5p, /v6e, /tpu7x); the links
+# of v4: Jouppi et al. 2023 (arXiv:2304.01433), section 2; NVIDIA's data sheets. Google states all links of a chip
+# together and in both directions: "bidirectional inter-chip interconnect bandwidth (per chip) 400 GBps" of a v5e with
+# four ports is 50 GB/s a link each way. Rates are decimal (GB = 10⁹ bytes), as they are printed.
 
 _GIB = 2**30
 
@@ -75,7 +75,7 @@ _V4 = Chip(275e12, 32 * _GIB, 1200e9, 50e9, wraps=4)
 _V5E = Chip(197e12, 16 * _GIB, 819e9, 50e9, wraps=16, dcn_bandwidth=3.125e9)  # 6.4 Tbit/s for the 256 chips of a pod
 _V5P = Chip(459e12, 95 * _GIB, 2765e9, 100e9, wraps=4, dcn_bandwidth=6.25e9)  # a NIC of 200 Gbit/s for four chips
 _V6E = Chip(918e12, 32 * _GIB, 1638e9, 100e9, wraps=16, dcn_bandwidth=12.5e9)  # 25.6 Tbit/s for the 256 of a pod
-_7X = Chip(2307e12 / 2, 96 * _GIB, 7380e9 / 2, 50e9, wraps=4, dcn_bandwidth=6.25e9)  # links of 100 GB/s a chip
+_7X = Chip(2307e12 / 2, 96 * _GIB, 7380e9 / 2, 50e9, wraps=4, dcn_bandwidth=6.25e9)  # links of 100 GB/s per chip
 CHIPS = {
   'TPU v2': Chip(22.5e12),
   'TPU v3': Chip(61.5e12),

@@ -76,7 +76,7 @@ def test_what_is_not_known_is_not_made_up():
   assert times['step_seconds'] == times['compute']
 
 
-def test_traffic_is_told_by_the_parts_of_a_step():
+def test_traffic_is_summed_by_part_of_a_step():
   traffic = {
     'jit(train_step)/jvp(layers)/while/body/attention/dot_general': 5,
     'jit(train_step)/transpose(jvp(layers))/while/body/checkpoint/rematted_computation/feed_forward/mul': 3,

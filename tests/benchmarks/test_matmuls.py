@@ -38,8 +38,11 @@ def test_each_library_multiplies(library, dtype):
 
 def test_benchmarks_of_steps_and_of_sentences_have_them_on_a_cpu(tmp_path):
   found = {
-    **{name: train_step.pretraining_candidates(each, tmp_path) for name, each in train_step.PRETRAINING.items()
-       if each.platform == 'cpu'},
+    **{
+      name: train_step.pretraining_candidates(each, tmp_path)
+      for name, each in train_step.PRETRAINING.items()
+      if each.platform == 'cpu'
+    },
     'pairs': train_step.finetuning_candidates(
       dataclasses.replace(train_step.FINETUNING['xnli'], config=TINY), tmp_path
     ),

@@ -90,7 +90,12 @@ def test_a_setting_is_described_by_what_differs_from_the_first_or_from_its_famil
 
 def test_growth_has_a_row_for_each_kind_of_size():
   sizes = [{'name': f'{size:,}', 'seconds': [size / 1e3] * 3} for size in (10, 1000)]
-  record = RECORD | {'benchmark': 'growth', 'setting': 'shards', 'contestants': sizes, 'conclusion': 'time ∝ shards^1.00'}
+  record = RECORD | {
+    'benchmark': 'growth',
+    'setting': 'shards',
+    'contestants': sizes,
+    'conclusion': 'time ∝ shards^1.00',
+  }
   other = record | {'machine': RECORD['machine'] | {'cpu': 'Another'}}
   [head, _, row] = performance.benchmark_tables({'a': record, 'b': other})['growth'].splitlines()
   assert head == '|  | sizes | A processor | Another |'

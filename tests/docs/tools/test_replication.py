@@ -195,7 +195,8 @@ def test_a_model_is_trained_with_the_learning_rate_of_its_lowest_eval_loss(tmp_p
 @pytest.mark.parametrize(('tried', 'next_rate'), [((1e-3, 2e-3, 4e-3), ' 0.008'), ((4e-3, 8e-3, 1.6e-2), None)])
 def test_a_larger_rate_is_tried_while_the_largest_is_the_best(tried, next_rate):
   rates = learning_rates(*replication.MODELS)
-  losses = pd.concat([rates.drop('layers23'), pd.Series({('layers23', rate): 1 - rate for rate in tried})])
+  of_layers23 = pd.Series({('layers23', rate): 1 - rate for rate in tried}).rename_axis(rates.index.names)
+  losses = pd.concat([rates.drop('layers23'), of_layers23])
   expected = [f'gin/experiments/table6/layers23.gin{next_rate}'] if next_rate else []
   assert replication.missing('learning_rates', table_of(lines('layers23', [0], 20.0)), losses) == expected
 
