@@ -196,7 +196,7 @@ def test_a_model_is_trained_with_the_learning_rate_of_its_lowest_eval_loss(tmp_p
 def test_a_larger_rate_is_tried_while_the_largest_is_the_best(tried, next_rate):
   rates = learning_rates(*replication.MODELS)
   of_layers23 = pd.Series({('layers23', rate): 1 - rate for rate in tried}).rename_axis(rates.index.names)
-  losses = pd.concat([rates.drop('layers23'), of_layers23])
+  losses = pd.concat([rates.drop('layers23', level='model'), of_layers23])
   expected = [f'gin/experiments/table6/layers23.gin{next_rate}'] if next_rate else []
   assert replication.missing('learning_rates', table_of(lines('layers23', [0], 20.0)), losses) == expected
 
@@ -218,8 +218,8 @@ def test_seeds_that_have_no_scores_are_missing_and_later_ones_are_for_open_claim
   frame = table_of(*(lines(model, range(5), score) for model, score in models.items()))
   assert [replication.verdict(frame, each) for each in replication.CLAIMS] == [CONFIRMED] * 3 + [NOT_DECIDED, CONFIRMED]
   later = replication.missing('later', frame, rates)
-  assert [line.split()[0] for line in later[:2]] == [
-    f'gin/experiments/table4/{name}.gin' for name in ('in128_out128', 'in128_out3072')
+  assert list(dict.fromkeys(line.split()[0] for line in later)) == [
+    f'gin/experiments/table4/{name}.gin' for name in ('in128_out3072', 'in128_out128')
   ]
   assert len(later) == 2 * len(replication.LATER_SEEDS)
 
