@@ -79,7 +79,7 @@ def benchmark_tables(results: Mapping[str, dict]) -> dict[str, str]:
 
 def _comparison(records: Sequence[dict]) -> str:
   """A row per candidate of each setting: for each processor its relative time, or the seconds of this project."""
-  processors = list(dict.fromkeys(map(processor, records)))
+  processors = sorted(set(map(processor, records)))
   empty = [''] * len(processors)
   settings: dict[str, dict[str, list[str]]] = {}
   described = _descriptions({record['setting']: record['description'] for record in records})
@@ -99,7 +99,7 @@ def _comparison(records: Sequence[dict]) -> str:
 
 def _growth(records: Sequence[dict]) -> str:
   """A row per setting: seconds by size, and the exponent of the power that fits them."""
-  processors = list(dict.fromkeys(map(processor, records)))
+  processors = sorted(set(map(processor, records)))
   rows: dict[str, list[str]] = {}
   for record in records:
     sizes = ' · '.join(each['name'] for each in record['contestants'])

@@ -81,12 +81,11 @@ def trainable(
   abstract_params = nnx.to_pure_dict(variables)
   axes = nnx.to_pure_dict(nnx.get_partition_spec(variables))
 
-  def init(seed) -> TrainState:
-    params = nnx.to_pure_dict(nnx.state(construct(seed)))
+  def begin(params: dict) -> TrainState:
     ema = params if ema_decay else None
     return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=optimizer.init(params), ema=ema)
 
-  abstract_state = jax.eval_shape(init, 0)
+  abstract_state = jax.eval_shape(begin, abstract_params)
   param_shardings = sharding.parameter_shardings(axes, abstract_params, mesh)
   shardings = TrainState(
     step=NamedSharding(mesh, PartitionSpec()),
@@ -100,6 +99,6 @@ def trainable(
     mesh=mesh,
     abstract_state=abstract_state,
     shardings=shardings,
-    init=jax.jit(init, out_shardings=shardings),
+    init=jax.jit(lambda seed: begin(nnx.to_pure_dict(nnx.state(construct(seed)))), out_shardings=shardings),
     ema_decay=ema_decay,
   )

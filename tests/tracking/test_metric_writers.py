@@ -150,6 +150,20 @@ def test_where_nothing_can_be_appended_files_are_written_whole(metrics_file, tmp
   assert rows_of(metrics_file) == [*EARLIER[:3], {'step': 30, 'loss': 3.5}]
 
 
+def test_event_files_are_written_without_torch(tmp_path, root):
+  (tmp_path / 'torch.py').write_text("raise SystemExit('torch was imported')")
+  code = f"""
+from rembert.tracking.metric_writers import TensorBoardTracker
+TensorBoardTracker({str(tmp_path / 'events')!r}, resume_step=0).close()
+import sys; assert 'torch' not in sys.modules
+import torch
+"""
+  paths = {'PYTHONPATH': os.pathsep.join(map(str, (tmp_path, root)))}
+  done = subprocess.run([sys.executable, '-c', code], env={**os.environ, **paths}, capture_output=True, text=True)
+  assert 'torch was imported' in done.stderr  # by the last line alone
+  assert list((tmp_path / 'events').iterdir())
+
+
 def test_event_files_are_copied_now_and_then_and_at_the_end(tmp_path, monkeypatch):
   monkeypatch.setattr(metric_writers, 'is_remote', lambda path: True)
   folder = tmp_path / 'tensorboard'
