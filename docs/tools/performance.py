@@ -162,7 +162,7 @@ def picture(results: Mapping[str, dict]) -> bytes:
         line[processor(record)] = statistics.median(each['times_this_project'])
   processors = sorted({name for line in found.values() for name in line})
   all_ratios = [ratio for line in found.values() for ratio in line.values()]
-  with style.canvas(width=8, height=1.8 + 0.36 * len(found)) as canvas:
+  with style.canvas(width=8, height=1.8 + 0.42 * len(found)) as canvas:
     axes = canvas.axes
     for index, line in enumerate(found.values()):
       thickness = 0.8 / len(line)
