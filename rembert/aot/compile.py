@@ -117,8 +117,12 @@ def by_part(traffic: Mapping[str, float]) -> dict[str, float]:
   """
   found: dict[str, float] = collections.defaultdict(float)
   for name, count in traffic.items():
-    scope = next((scope for scope in _SCOPES if re.search(rf'\b{scope}\b', name)), 'other')
-    way = ' recomputed' if 'rematted' in name else ' backward' if 'transpose(' in name else ''
+    is_attention = name.startswith('splash_')  # its kernels
+    scope = next(
+      (scope for scope in _SCOPES if re.search(rf'\b{scope}\b', name)), 'attention' * is_attention or 'other'
+    )
+    is_backward = 'transpose(' in name or name.startswith('splash_mha_dkv')
+    way = ' recomputed' if 'rematted' in name else ' backward' if is_backward else ''
     kind = ' matmuls' if name.endswith('dot_general') else ''
     found[scope + way + kind] += count
   return dict(sorted(found.items(), key=lambda item: -item[1]))

@@ -121,14 +121,17 @@ class Program:
     return sum(self.hbm_bytes_by_name().values())
 
   def hbm_bytes_by_name(self) -> dict[str, float]:
-    """`hbm_bytes` by JAX's names of operations, with their scopes; '' if there is none."""
+    """`hbm_bytes` by JAX's names of operations, with their scopes.
+
+    A transfer that the compiler has added is for the operation that uses it; a kernel has its own name.
+    """
     found: dict[str, float] = collections.defaultdict(float)
     for name, times, is_fused in self._runs(self.entry, 1, fused=False):
       if not is_fused:
         computation = self.computations[name]
         for instruction in computation.values():
-          named = re.search(r'op_name="([^"]*)"', instruction.attributes)
-          found[named[1] if named else ''] += times * self._traffic(instruction, computation)
+          if count := times * self._traffic(instruction, computation):
+            found[_jax_name(instruction, computation)] += count
     return found
 
   def _runs(self, name: str, times: int, *, fused: bool) -> Iterator[tuple[str, int, bool]]:
@@ -177,6 +180,9 @@ class Program:
       return 2 * sum(operands[1].hbm_bytes)
     if opcode == 'scatter':
       return 3 * sum(operands[-1].hbm_bytes)
+    if opcode == 'slice-start':  # (operand, slice, …), of which only the slice moves
+      is_read = instruction.hbm_bytes[0] > 0
+      return is_read * instruction.all_bytes[1] + instruction.hbm_bytes[1]
     if opcode.endswith('-start'):  # its result includes its operands
       return written
     return written + sum(sum(operand.hbm_bytes) for operand in operands)
@@ -230,6 +236,15 @@ class Program:
       within = self.computations[_called(result, 'calls')[0]]
       return self._part_written(within, _root(within))
     return math.inf
+
+
+def _jax_name(instruction: Instruction, computation: Computation) -> str:
+  if named := re.search(r'op_name="([^"]*)"', instruction.attributes):
+    return named[1]
+  if instruction.opcode.startswith(('slice', 'copy')) or 'ConcatBitcast' in instruction.attributes:
+    user = next((other for other in computation.values() if instruction.name in other.operands), None)
+    return '' if user is None else _jax_name(user, computation)
+  return instruction.name
 
 
 def _root(computation: Computation) -> Instruction:

@@ -74,7 +74,7 @@ def test_fine_tuning_is_compiled_with_its_evaluation(tmp_path, capsys):
   assert main.main([*files, f'--workdir={tmp_path}', *flags, '--topology=cpu:8']) == 0
   assert 'Evaluation of 16 sequences' in capsys.readouterr().out
   report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
-  assert (report['fits'], report['batch_size'], report['mesh']['fsdp']) == (True, 128, 8)
+  assert (report['fits'], report['batch_size'], report['mesh']['data']) == (True, 128, 8)
   configuration.load(['gin/finetune_xnli.gin'], [*SMALL, 'execution.trim_last_layer=True'])
   forward = flops.forward_flops_per_row(compile_ahead.configured().model, 16, 0, last_queries=1)
   assert report['flops_per_chip']['model'] == 3 * 128 / 8 * forward
