@@ -178,3 +178,23 @@ def test_a_loop_of_unknown_length_is_an_error():
   function = functools.partial(jax.lax.while_loop, lambda x: x[0] < 100, lambda x: x * 2)
   with pytest.raises(ValueError, match='cannot determine how often'):
     Program(compiled(function, jnp.ones(4)).as_text(), 1).hbm_bytes()
+
+
+PREFETCHED = """
+HloModule prefetched
+
+ENTRY %main (x: bf16[16,8]) -> bf16[4,8] {
+  %x = bf16[16,8]{1,0} parameter(0)
+  %slice-start = ((bf16[16,8]{1,0}), bf16[4,8]{1,0:S(1)}, s32[]{:S(2)}) slice-start(%x), slice={[0:4], [0:8]}
+  %slice-done = bf16[4,8]{1,0:S(1)} slice-done(%slice-start)
+  %joined = bf16[4,8]{1,0:S(1)} custom-call(%slice-done), custom_call_target="ConcatBitcast"
+  ROOT %sum = bf16[4,8]{1,0} add(%joined, %joined), metadata={op_name="jit(f)/layers/add"}
+}
+"""
+
+
+def test_of_a_slice_that_is_moved_onto_the_chip_the_slice_is_read_for_what_uses_it():
+  read, written = 4 * 8 * 2, 4 * 8 * 2
+  assert Program(PREFETCHED, 1).hbm_bytes_by_name() == {'jit(f)/layers/add': read + written}
+  already_there = PREFETCHED.replace('((bf16[16,8]{1,0})', '((bf16[16,8]{1,0:S(1)})')
+  assert Program(already_there, 1).hbm_bytes() == written
