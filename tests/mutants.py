@@ -68,8 +68,8 @@ MUTANTS = [
   Mutant(
     'the feed-forward output of a layer is dropped with the key of the attention output',
     'rembert/model/encoder.py',
-    'drop(self.feed_forward(x), keys[2])',
-    'drop(self.feed_forward(x), keys[1])',
+    'drop(transformed, keys[2])',
+    'drop(transformed, keys[1])',
     area='model',
     tests=('tests/model/test_encoder.py', 'tests/model/test_encoder_execution.py'),
   ),
@@ -970,10 +970,18 @@ MUTANTS = [
     area='training',
   ),
   Mutant(
+    'of a slice that the TPU compiler moves onto the chip, the whole array counts as traffic',
+    'rembert/aot/hlo.py',
+    "if opcode == 'slice-start':",
+    "if opcode == 'no slice-start':",
+    area='training',
+    tests=('tests/aot/test_hlo.py',),
+  ),
+  Mutant(
     'the backward pass is counted with as many operations as the forward pass, so MFU is a third too low',
     'rembert/aot/flops.py',
-    'return 3 * forward_flops_per_row(',
-    'return 2 * forward_flops_per_row(',
+    'PASSES_OF_TRAINING = 3',
+    'PASSES_OF_TRAINING = 2',
     area='training',
   ),
   Mutant(
