@@ -214,7 +214,7 @@ class Program:
           continue
         if user.opcode in ('dynamic-slice', 'slice', 'gather') and place == 0:
           total += sum(user.all_bytes)
-        elif user.opcode == 'bitcast':
+        elif user.opcode in ('bitcast', 'copy') or self._copied(user) == place:
           total += self._parts_used(inner, user.name)
         elif user.opcode == 'fusion':
           total += self._parts_read(self.computations[_called(user, 'calls')[0]], place)
@@ -222,12 +222,26 @@ class Program:
           return math.inf
     return total
 
+  def _copied(self, instruction: Instruction) -> int | None:
+    """The operand that a fusion, inside another, copies to another layout; None if it does something else."""
+    if instruction.opcode != 'fusion':
+      return None
+    inner = self.computations[_called(instruction, 'calls')[0]]
+    source = _root(inner)
+    while source.opcode in ('bitcast', 'copy'):
+      source = inner[source.operands[0]]
+    return int(source.literal) if source.opcode == 'parameter' else None
+
   def _part_written(self, inner: Computation, result: Instruction | None) -> float:
     """Bytes that a fusion writes for one of its results; of a stack, those of the layer that it updates."""
     while result is not None and result.opcode == 'bitcast':
       result = inner.get(result.operands[0])
     if result is None:
       return math.inf
+    copied = self._copied(result)
+    if copied is not None and (source := inner.get(result.operands[copied])) is not None:
+      if source.opcode == 'dynamic-update-slice':  # in another layout, one that the loop keeps
+        return sum(inner[source.operands[1]].all_bytes)
     if result.opcode in ('parameter', *_IN_FLIGHT):  # passed through
       return 0
     if result.opcode == 'dynamic-update-slice':
