@@ -180,6 +180,57 @@ def test_a_loop_of_unknown_length_is_an_error():
     Program(compiled(function, jnp.ones(4)).as_text(), 1).hbm_bytes()
 
 
+RESHAPED = """
+HloModule reshaped
+
+%reshape (p: bf16[6,8]) -> bf16[6,8] {
+  %p = bf16[6,8]{1,0} parameter(0)
+  ROOT %c = bf16[6,8]{0,1} copy(%p)
+}
+
+%multiply (x: bf16[6,8], w: bf16[8,4]) -> bf16[6,4] {
+  %x = bf16[6,8]{1,0} parameter(0)
+  %w = bf16[8,4]{1,0} parameter(1)
+  %y = bf16[6,8]{0,1} fusion(%x), kind=kLoop, calls=%reshape
+  ROOT %z = bf16[6,4]{1,0} dot(%y, %w)
+}
+
+%take (x: bf16[6,8], i: s32[]) -> bf16[1,8] {
+  %x = bf16[6,8]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %y = bf16[6,8]{0,1} fusion(%x), kind=kLoop, calls=%reshape
+  ROOT %z = bf16[1,8]{1,0} dynamic-slice(%y, %i, %i), dynamic_slice_sizes={1,8}
+}
+
+%put (x: bf16[6,8], row: bf16[1,8], i: s32[]) -> bf16[6,8] {
+  %x = bf16[6,8]{1,0} parameter(0)
+  %row = bf16[1,8]{1,0} parameter(1)
+  %i = s32[] parameter(2)
+  %y = bf16[6,8]{0,1} fusion(%x), kind=kLoop, calls=%reshape
+  %u = bf16[6,8]{0,1} dynamic-update-slice(%y, %row, %i, %i)
+  ROOT %z = bf16[6,8]{1,0} fusion(%u), kind=kLoop, calls=%reshape
+}
+
+ENTRY %main (x: bf16[6,8], w: bf16[8,4], i: s32[]) -> bf16[6,8] {
+  %x = bf16[6,8]{1,0} parameter(0)
+  %w = bf16[8,4]{1,0} parameter(1)
+  %i = s32[]{:S(6)} parameter(2)
+  %a = bf16[6,4]{1,0} fusion(%x, %w), kind=kOutput, calls=%multiply, metadata={op_name="multiply"}
+  %b = bf16[1,8]{1,0} fusion(%x, %i), kind=kLoop, calls=%take, metadata={op_name="take"}
+  ROOT %c = bf16[6,8]{1,0} fusion(%x, %b, %i), kind=kLoop, calls=%put, metadata={op_name="put"}
+}
+"""
+
+
+def test_what_is_read_and_written_in_another_layout_counts_once_and_of_a_stack_one_slice():
+  stack, row = 6 * 8 * 2, 8 * 2
+  assert Program(RESHAPED, 1).hbm_bytes_by_name() == {
+    'multiply': stack + 8 * 4 * 2 + 6 * 4 * 2,
+    'take': row + row,
+    'put': row + row,
+  }
+
+
 PREFETCHED = """
 HloModule prefetched
 
