@@ -239,9 +239,9 @@ class Program:
     if result is None:
       return math.inf
     copied = self._copied(result)
-    if copied is not None and (source := inner.get(result.operands[copied])) is not None:
-      if source.opcode == 'dynamic-update-slice':  # in another layout, one that the loop keeps
-        return sum(inner[source.operands[1]].all_bytes)
+    source = None if copied is None else inner.get(result.operands[copied])
+    if source is not None and source.opcode == 'dynamic-update-slice':  # in another layout, one that the loop keeps
+      return sum(inner[source.operands[1]].all_bytes)
     if result.opcode in ('parameter', *_IN_FLIGHT):  # passed through
       return 0
     if result.opcode == 'dynamic-update-slice':
