@@ -18,6 +18,7 @@ COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'coll
 # They refer to existing values, or run computations that are counted separately.
 _FREE = {'parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast', 'after-all', 'partition-id', 'replica-id'}
 _FREE |= {'while', 'conditional', 'call', 'iota', 'domain', 'opt-barrier', 'add-dependency', 'send', 'recv'}
+_ASYNC_CALLS = {'async-start', 'call-start'}  # the second on another core of a TPU7x
 # Inside a fusion that overlaps with a collective: the network, not the fusion, writes these buffers.
 _IN_FLIGHT = {'tuple', 'custom-call', *COLLECTIVES}
 _BITS = {'pred': 8, 'token': 0, 'opaque': 0, 'u4': 4, 's4': 4, 'bf16': 16}
@@ -143,7 +144,7 @@ class Program:
         yield from self._runs(body, times * self._trip_count(instruction), fused=fused)
       elif instruction.opcode == 'fusion':
         yield from self._runs(_called(instruction, 'calls')[0], times, fused=True)
-      elif instruction.opcode in ('call', 'conditional', 'async-start'):  # all branches: an upper bound
+      elif instruction.opcode in ('call', 'conditional', *_ASYNC_CALLS):  # all branches: an upper bound
         for called in _called(instruction, 'to_apply', 'calls', 'branch_computations', 'called_computations'):
           yield from self._runs(called, times, fused=fused)
 
@@ -170,7 +171,7 @@ class Program:
     operands = [computation[name] for name in instruction.operands if name in computation]
     written = sum(instruction.hbm_bytes)
     is_allocation = 'custom_call_target="AllocateBuffer"' in instruction.attributes
-    if opcode in _FREE or opcode.endswith('-done') or opcode == 'async-start' or is_allocation:
+    if opcode in _FREE or opcode.endswith('-done') or opcode in _ASYNC_CALLS or is_allocation:
       return 0
     if opcode == 'fusion':
       return self._fusion_traffic(instruction, operands)

@@ -249,3 +249,25 @@ def test_of_a_slice_that_is_moved_onto_the_chip_the_slice_is_read_for_what_uses_
   assert Program(PREFETCHED, 1).hbm_bytes_by_name() == {'jit(f)/layers/add': read + written}
   already_there = PREFETCHED.replace('((bf16[16,8]{1,0})', '((bf16[16,8]{1,0:S(1)})')
   assert Program(already_there, 1).hbm_bytes() == written
+
+
+OFFLOADED = """
+HloModule offloaded
+
+%gather (x: bf16[2,8]) -> bf16[8,8] {
+  %x = bf16[2,8]{1,0} parameter(0)
+  ROOT %all = bf16[8,8]{1,0} all-gather(%x), channel_id=1, replica_groups=[1,4]<=[4], dimensions={0}
+}
+
+ENTRY %main (x: bf16[2,8]) -> bf16[8,8] {
+  %x = bf16[2,8]{1,0} parameter(0)
+  %start = ((bf16[2,8]{1,0}), bf16[8,8]{1,0}) call-start(%x), async_execution_thread="sparsecore", to_apply=%gather
+  ROOT %done = bf16[8,8]{1,0} call-done(%start)
+}
+"""
+
+
+def test_a_collective_on_another_core_of_the_chip_counts():
+  [gather] = Program(OFFLOADED, 4).collectives()
+  assert (gather.kind, gather.operand_bytes, gather.times) == ('all-gather', 2 * 8 * 2, 1)
+  assert Program(OFFLOADED, 4).hbm_bytes() == (2 * 8 + 8 * 8) * 2
