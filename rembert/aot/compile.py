@@ -65,7 +65,7 @@ def measure(
   try:
     text = compiled.as_text() or ''
     program = Program(text, len(devices), slices)
-    collectives, traffic = program.collectives(), by_part(program.hbm_bytes_by_name())
+    collectives, traffic = program.collectives(), by_part(program.hbm_bytes())
   except (jax.errors.JaxRuntimeError, ValueError) as error:  # libtpu cannot print every program that it makes
     unreadable = first_line(error)
   hbm_bytes = None if traffic is None else sum(traffic.values())

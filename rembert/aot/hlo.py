@@ -114,17 +114,11 @@ class Program:
         found.append(Collective(kind, operand_bytes, self._groups(instruction), times))
     return found
 
-  def hbm_bytes(self) -> float:
-    """Bytes that one device reads from and writes to its memory per step.
+  def hbm_bytes(self) -> dict[str, float]:
+    """Bytes that one device reads from and writes to its memory per step, by JAX's names of operations and scopes.
 
-    Traffic of collectives that overlap with computation is excluded (see `collectives`).
-    """
-    return sum(self.hbm_bytes_by_name().values())
-
-  def hbm_bytes_by_name(self) -> dict[str, float]:
-    """`hbm_bytes` by JAX's names of operations, with their scopes.
-
-    A transfer that the compiler has added is for the operation that uses it; a kernel has its own name.
+    A transfer that the compiler has added is for the operation that uses it; a kernel has its own name. Traffic of
+    collectives that overlap with computation is excluded (see `collectives`).
     """
     found: dict[str, float] = collections.defaultdict(float)
     for name, times, is_fused in self._runs(self.entry, 1, fused=False):

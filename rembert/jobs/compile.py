@@ -106,10 +106,11 @@ def run(
 
 
 class _Step(NamedTuple):
-  """A function to compile, shapes of its arguments, and the FLOPs that the model needs for them."""
+  """A function to compile, shapes of its arguments, sequences of its batch, and FLOPs that the model needs for them."""
 
   function: jax.stages.Wrapped
   arguments: tuple
+  sequences: int
   model_flops: float
 
 
@@ -117,8 +118,8 @@ def _steps(config: PretrainConfig | FinetuneConfig, mesh: jax.sharding.Mesh) -> 
   """The step of training, and that of the evaluation after fine-tuning."""
   if isinstance(config, PretrainConfig):
     trainable = pretrain.make_trainable(config, mesh)
-    arguments = trainable.restore_target(), config.abstract_batch(mesh)
-    return trainable, _Step(pretrain.make_step(config, trainable), arguments, config.train_flops_per_step), None
+    arguments, size = (trainable.restore_target(), config.abstract_batch(mesh)), config.train.batch_size
+    return trainable, _Step(pretrain.make_step(config, trainable), arguments, size, config.train_flops_per_step), None
   if config.finetune.mixture is not None or config.is_retrieval:
     raise UsageError(
       'only fine-tuning on a task of XTREME can be compiled ahead of time',
@@ -140,15 +141,20 @@ def _steps(config: PretrainConfig | FinetuneConfig, mesh: jax.sharding.Mesh) -> 
   forward_flops = config.train_flops_per_step / flops.PASSES_OF_TRAINING / train.batch_size * evaluated
   return (
     trainable,
-    _Step(step, (state, batch(train.batch_size)), config.train_flops_per_step),
-    _Step(logits, (state.params, batch(evaluated)), forward_flops),
+    _Step(step, (state, batch(train.batch_size)), train.batch_size, config.train_flops_per_step),
+    _Step(logits, (state.params, batch(evaluated)), evaluated, forward_flops),
   )
 
 
 def _report(
-  config: PretrainConfig | FinetuneConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, console: Console
+  config: PretrainConfig | FinetuneConfig,
+  mesh: jax.sharding.Mesh,
+  wanted: topology.Topology,
+  console: Console,
+  *,
+  is_evaluated: bool = True,
 ) -> tuple[dict, str | None]:
-  """The report as JSON, and the text of the compiled program if there is one."""
+  """The report as JSON, without the evaluation if not `is_evaluated`, and the text of the training program if any."""
   devices, kind = mesh.devices.size, mesh.devices.flat[0].device_kind
   rows = config.train.batch_size // sharding.batch_shards(mesh)
   trainable, training, evaluation = _steps(config, mesh)
@@ -158,7 +164,7 @@ def _report(
     'devices': devices,
     'mesh': dict(mesh.shape),
     'slices': wanted.slices,
-    'batch_size': config.train.batch_size,
+    'batch_size': training.sequences,
     'rows_per_device': rows,
     'parts': config.train.accumulation_steps,
     'rows_per_part': rows // config.train.accumulation_steps,
@@ -184,9 +190,9 @@ def _report(
 
   costs, text = compiled(training, f'{report["rows_per_part"]} sequences per device')
   report |= costs
-  if evaluation is not None and isinstance(config, FinetuneConfig):
-    size = config.finetune.eval_batch_size
-    report['evaluation'] = {'batch_size': size} | compiled(evaluation, f'evaluation of {size} sequences')[0]
+  if evaluation is not None and is_evaluated:
+    costs, _ = compiled(evaluation, f'evaluation of {evaluation.sequences} sequences')
+    report['evaluation'] = {'batch_size': evaluation.sequences} | costs
   return report, text
 
 
@@ -207,7 +213,8 @@ def _most_rows(
 
   def does_not_fit(size: int) -> bool:
     train = dataclasses.replace(config.train, accumulation_steps=rows // size)
-    return not _report(dataclasses.replace(config, train=train), mesh, wanted, console)[0]['fits']
+    smaller = dataclasses.replace(config, train=train)
+    return not _report(smaller, mesh, wanted, console, is_evaluated=False)[0]['fits']
 
   low, high = (own + 1, len(sizes)) if fits else (0, own)
   count = bisect.bisect_left(sizes, True, low, high, key=does_not_fit)
