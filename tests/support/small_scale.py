@@ -155,7 +155,7 @@ SMALLER = (
   (r'rembert\.main .*--mode=compile', '--topology=cpu:8'),
   (
     _LEARNING,
-    '--gin.train.batch_size=6 --gin.train.sequence_length=64 --gin.finetune.epochs=1',
+    '--gin.train.batch_size=8 --gin.train.sequence_length=64 --gin.finetune.epochs=1',
   ),
   (r'gin/analyze_masked_accuracy', f'--gin.analyze.rows=2 {_SHORT_ROWS}'),
   (
