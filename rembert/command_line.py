@@ -12,7 +12,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rembert.errors import UsageError, as_usage_error, first_line
 
@@ -107,6 +107,21 @@ def quiet_stderr(*, show_on_error: bool = False) -> Iterator[None]:
     finally:
       os.dup2(shown, 2)
       os.close(shown)
+
+
+@contextlib.contextmanager
+def without_modules(*names: str) -> Iterator[None]:
+  """Makes imports of these modules fail, unless they are imported already.
+
+  For packages that import large modules if they are installed, of which nothing here is used.
+  """
+  modules: dict[str, Any] = sys.modules
+  hidden = [name for name in names if modules.setdefault(name, None) is None]
+  try:
+    yield
+  finally:
+    for name in hidden:
+      del modules[name]
 
 
 def add_modules(flags: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:

@@ -7,11 +7,13 @@ must come before the import of SeqIO or t5, which import TensorFlow directly.
 
 import os
 
-from rembert.command_line import quiet_stderr
+from rembert.command_line import quiet_stderr, without_modules
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
-with quiet_stderr(show_on_error=True):  # its C++ code logs there before it reads the log level
+# Its C++ code logs before it reads the log level. Its Keras, of which nothing is used, would import the other modules:
+# a third of the time.
+with quiet_stderr(show_on_error=True), without_modules('matplotlib', 'pandas', 'sklearn'):
   import tensorflow
 
   tensorflow.config.set_visible_devices([], 'GPU')  # the accelerator belongs to JAX

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from rembert.command_line import import_modules, run_command
+from rembert.command_line import import_modules, run_command, without_modules
 from rembert.errors import RunError, UsageError
 from rembert.main import main
 
@@ -99,3 +99,16 @@ def test_the_program_imports_modules_before_anything_else(in_directory, capsys):
   (in_directory / 'module_test.py').write_text('raise ValueError("as far as this")')
   assert main(['--module=module_test', '--gin_file=no_such_file.gin']) == 2
   assert "rembert: the module 'module_test' cannot be imported: ValueError: as far as this" in capsys.readouterr().err
+
+
+def test_modules_are_hidden_from_the_imports_within_unless_they_are_there(monkeypatch):
+  monkeypatch.delitem(sys.modules, 'colorsys', raising=False)
+  with without_modules('colorsys', 'os'):
+    import os as again
+
+    assert again is os
+    with pytest.raises(ImportError):
+      import colorsys
+  import colorsys
+
+  assert colorsys.rgb_to_hsv(0, 0, 0) == (0, 0, 0)

@@ -4,16 +4,16 @@ import contextlib
 import dataclasses
 import json
 import os
-import sys
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Protocol
 
 from etils import epath
 
+from rembert.command_line import without_modules
 from rembert.errors import RunError, UsageError, first_line
 from rembert.files import is_remote, write_whole
 from rembert.validation import OneOf, check_fields
@@ -90,18 +90,6 @@ def _tagged(metrics: Metrics) -> dict[str, float]:
   return {name if '/' in name else f'train/{name}': value for name, value in metrics.items()}
 
 
-@contextlib.contextmanager
-def _hidden(module: str) -> Iterator[None]:
-  """Makes the import of a module fail, unless it is imported already."""
-  modules: dict[str, Any] = sys.modules
-  is_new = modules.setdefault(module, None) is None
-  try:
-    yield
-  finally:
-    if is_new:
-      del modules[module]
-
-
 class TensorBoardTracker:
   """Event files for TensorBoard, by tensorboardX; for a bucket, written locally and copied every minute."""
 
@@ -109,7 +97,7 @@ class TensorBoardTracker:
 
   def __init__(self, directory: epath.PathLike, *, resume_step: int):
     # It would import torch, if installed, for the type of an argument: a second at every start.
-    with _hidden('torch'):
+    with without_modules('torch'):
       import tensorboardX
 
     self._directory = epath.Path(directory)
