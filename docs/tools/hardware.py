@@ -126,13 +126,11 @@ COMPARED = {
     Way(data=16, fsdp=4, trims=True),
     Way(data=16, fsdp=4),
     Way(data=4, fsdp=16),
-    Way(data=1, fsdp=64),
     Way(data=16, fsdp=4, parts=2),
     Way('dots', data=16, fsdp=4),
     Way('full', data=16, fsdp=4),
   ),
   'v6e_64': (
-    Way(),
     Way(data=1, fsdp=64, trims=True),
     Way(parts=2, trims=True),
     Way('dots', trims=True),
