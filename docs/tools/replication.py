@@ -37,7 +37,8 @@ LANGUAGES = ('af', 'ar', 'bg', 'de', 'el', 'en', 'es', 'et', 'fa', 'fr', 'id', '
 ALL = 'all'
 KEYS = ['model', 'pretrain_seed', 'finetune_seed', 'task', 'metric']
 FINETUNE_SEEDS = (0, 1, 2)
-LEARNING_RATE_GRID, LARGEST_LEARNING_RATE = (1e-3, 2e-3, 4e-3), 1.6e-2
+LEARNING_RATE_GRID = (1e-3, 2e-3, 4e-3)
+SMALLEST_LEARNING_RATE, LARGEST_LEARNING_RATE = 2.5e-4, 1.6e-2
 # Every claim has these first; then those of claims that are not decided are trained with LATER_SEEDS.
 SEEDS, LATER_SEEDS = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
 NO_SEED = -1  # of fine-tuning, in lines of pre-training and analyses
@@ -239,15 +240,16 @@ def best_learning_rates(losses: pd.Series) -> dict[str, float]:
 def missing(what: str, frame: pd.DataFrame, losses: pd.Series) -> list[str]:
   """What has no results yet, as arguments of a function of run.sh: gin file, learning rate or rates, and a seed.
 
-  `learning_rates` has the grid, or twice the largest rate tried if that is the best. `later` is empty until all `first`
-  are there; then it has the models of claims that are not decided. Models of the smallest claims come first.
+  `learning_rates` has the grid; if the best is at an end of those tried, the next beyond it. `later` is empty until all
+  `first` are there; then it has the models of claims that are not decided. Models of the smallest claims come first.
   """
   files = {name: f'gin/experiments/{folder}/{name}.gin' for name, folder in MODELS.items()}
   rates, done = best_learning_rates(losses), set(frame.index.droplevel([2, 3, 4]))
   if what == 'learning_rates':
-    tried = {name: losses[name].index.max() for name in rates}
     grids = {name: LEARNING_RATE_GRID for name in models_of(CLAIMS) if name not in rates}
-    grids |= {name: (2 * rate,) for name, rate in rates.items() if rate == tried[name] < LARGEST_LEARNING_RATE}
+    tried = {name: losses[name].index for name in rates}
+    grids |= {name: (2 * rate,) for name, rate in rates.items() if rate == tried[name].max() < LARGEST_LEARNING_RATE}
+    grids |= {name: (rate / 2,) for name, rate in rates.items() if rate == tried[name].min() > SMALLEST_LEARNING_RATE}
     return [f'{files[name]} {",".join(map(str, grids[name]))}' for name in models_of(CLAIMS) if name in grids]
   needed, seeds = models_of(CLAIMS), SEEDS
   if what == 'later':

@@ -192,10 +192,18 @@ def test_a_model_is_trained_with_the_learning_rate_of_its_lowest_eval_loss(tmp_p
   assert missing[0] == 'gin/experiments/table4/in128_out3072.gin 0.001,0.002,0.004'
 
 
-@pytest.mark.parametrize(('tried', 'next_rate'), [((1e-3, 2e-3, 4e-3), ' 0.008'), ((4e-3, 8e-3, 1.6e-2), None)])
-def test_a_larger_rate_is_tried_while_the_largest_is_the_best(tried, next_rate):
+@pytest.mark.parametrize(
+  ('tried', 'best', 'next_rate'),
+  [
+    ((1e-3, 2e-3, 4e-3), 4e-3, ' 0.008'),
+    ((4e-3, 8e-3, 1.6e-2), 1.6e-2, None),
+    ((1e-3, 2e-3, 4e-3), 1e-3, ' 0.0005'),
+    ((2.5e-4, 5e-4, 1e-3), 2.5e-4, None),
+  ],
+)
+def test_a_rate_beyond_those_tried_follows_while_one_at_their_end_is_the_best(tried, best, next_rate):
   rates = learning_rates(*replication.MODELS)
-  of_layers23 = pd.Series({('layers23', rate): 1 - rate for rate in tried}).rename_axis(rates.index.names)
+  of_layers23 = pd.Series({('layers23', rate): abs(rate - best) for rate in tried}).rename_axis(rates.index.names)
   losses = pd.concat([rates.drop('layers23', level='model'), of_layers23])
   expected = [f'gin/experiments/table6/layers23.gin{next_rate}'] if next_rate else []
   assert replication.missing('learning_rates', table_of(lines('layers23', [0], 20.0)), losses) == expected
