@@ -222,7 +222,7 @@ def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scra
     nonlocal trained
     with jax.set_mesh(mesh):
       for batch in itertools.islice(batches, PRETRAINING_STEPS):
-        trained, metrics = train(trained, batch)
+        trained, metrics = train(trained, batch, None)
       jax.block_until_ready(trained)
     return {'loss': float(metrics.sums.loss / metrics.sums.weight)}
 

@@ -139,17 +139,17 @@ def prepare_finetuning(setting: Setting, folder: pathlib.Path) -> Run:
   dropout_seed = 0 if config.classifier_dropout_prob else None
   with jax.set_mesh(mesh):
     batch = sharding.to_device(labelled_batch(setting), mesh)
-    train_step = step.make_train_step(trainable, sums_of=step.head_sums(head), dropout_seed=dropout_seed)
-    return _our_steps(train_step, initial.put_into(trainable.init(0)), batch, mesh)
+    train_step = step.make_train_step(trainable, sums_of=step.head_sums(head))
+    return _our_steps(train_step, initial.put_into(trainable.init(0)), batch, mesh, dropout_seed)
 
 
-def _our_steps(step: Callable, state, batch, mesh) -> Callable[[], dict[str, float]]:
+def _our_steps(step: Callable, state, batch, mesh, dropout_seed: int | None = None) -> Callable[[], dict[str, float]]:
   import jax
 
   def run() -> dict[str, float]:
     nonlocal state
     with jax.set_mesh(mesh):
-      state, metrics = jax.block_until_ready(step(state, batch))
+      state, metrics = jax.block_until_ready(step(state, batch, dropout_seed))
     return {'loss': float(metrics.sums.loss / metrics.sums.weight)}
 
   return run

@@ -5,6 +5,7 @@ from tasks.tensorflow_import import tensorflow as tf
 # isort: split
 import functools
 import os
+from collections.abc import Callable
 
 import seqio
 import tensorflow_text as tf_text
@@ -58,6 +59,11 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
     """Id of a single `▁`, the space before a character with which no `▁` token begins."""
     return self.tokenizer.piece_to_id('▁')
 
+  @functools.cached_property
+  def functions(self) -> dict[tuple, Callable]:
+    """Traced functions that tokenize with it, by what they do (`tasks.xtreme.preprocessors`)."""
+    return {}
+
   def tokenize_with_offsets(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Ids of a text, and start and end of each token in it, in UTF-8 bytes; int32 [n] each."""
     ids, begins, ends = self.tf_tokenizer.tokenize_with_offsets(text)
@@ -75,7 +81,7 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
 
   def __getstate__(self):
     state = super().__getstate__()
-    found_later = ('special', 'space_id', 'tf_tokenizer')
+    found_later = ('special', 'space_id', 'tf_tokenizer', 'functions')
     return {name: value for name, value in state.items() if name not in found_later}
 
   def __eq__(self, other) -> bool:

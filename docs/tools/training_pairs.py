@@ -147,7 +147,7 @@ def train_twice(training: Training, dtype: str = 'float32') -> tuple[list[Step],
     reference = torch_training.build_model(initial, config.model, head, labels)
     torch_step = torch_training.train_step(reference, head, config.optimizer, config.train.steps)
     for batch in training.batches:
-      state, metrics = train_step(state, sharding.to_device(batch, mesh))
+      state, metrics = train_step(state, sharding.to_device(batch, mesh), None)
       loss = float(metrics.sums.loss) / float(metrics.sums.weight)
       difference, weights = torch_step(batch) - loss, torch_training.weights_of(reference)
       steps.append(Step(loss, difference, _distance(by_name(state.params), weights, initial)))

@@ -118,8 +118,9 @@ def _steps(config: PretrainConfig | FinetuneConfig, mesh: jax.sharding.Mesh) -> 
   """The step of training, and that of the evaluation after fine-tuning."""
   if isinstance(config, PretrainConfig):
     trainable = pretrain.make_trainable(config, mesh)
-    arguments, size = (trainable.restore_target(), config.abstract_batch(mesh)), config.train.batch_size
-    return trainable, _Step(pretrain.make_step(config, trainable), arguments, size, config.train_flops_per_step), None
+    arguments = trainable.restore_target(), config.abstract_batch(mesh), config.dropout_seed
+    step = pretrain.make_step(config, trainable)
+    return trainable, _Step(step, arguments, config.train.batch_size, config.train_flops_per_step), None
   if config.finetune.mixture is not None or config.is_retrieval:
     raise UsageError(
       'only fine-tuning on a task of XTREME can be compiled ahead of time',
@@ -141,7 +142,7 @@ def _steps(config: PretrainConfig | FinetuneConfig, mesh: jax.sharding.Mesh) -> 
   forward_flops = config.train_flops_per_step / flops.PASSES_OF_TRAINING / train.batch_size * evaluated
   return (
     trainable,
-    _Step(step, (state, batch(train.batch_size)), train.batch_size, config.train_flops_per_step),
+    _Step(step, (state, batch(train.batch_size), config.dropout_seed), train.batch_size, config.train_flops_per_step),
     _Step(logits, (state.params, batch(evaluated)), evaluated, forward_flops),
   )
 

@@ -41,12 +41,7 @@ from tasks.tables import SPLITS
 
 def make_step(config: FinetuneConfig, head: str, trainable: Trainable) -> jax.stages.Wrapped:
   """The update of fine-tuning, to be run under `jax.set_mesh`; `--mode=compile` compiles the same."""
-  return make_train_step(
-    trainable,
-    sums_of=head_sums(head),
-    accumulation_steps=config.train.accumulation_steps,
-    dropout_seed=config.dropout_seed,
-  )
+  return make_train_step(trainable, sums_of=head_sums(head), accumulation_steps=config.train.accumulation_steps)
 
 
 def configured() -> FinetuneConfig:
@@ -153,7 +148,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
     first = next(batches)
     step = make_step(config, tasks.head, trainable)
     with console.task('compiling'), goodput.activity('compile'):
-      train_step = step.lower(trainable.restore_target(), first[0]).compile()
+      compiled = step.lower(trainable.restore_target(), first[0], config.dropout_seed).compile()
       if all_dev_rows:  # now, not at the first evaluation, when a signal could not interrupt the compilation
         evaluator.outputs(position.state.params, all_dev_rows[:1])
 
@@ -180,7 +175,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
       job,
       position,
       itertools.chain([first], batches),
-      train_step=train_step,
+      train_step=lambda state, batch: compiled(state, batch, config.dropout_seed),
       evaluate=evaluate_dev if all_dev_rows else None,
       identity=identity,
       checkpoints=checkpoints,

@@ -45,7 +45,7 @@ def make_trainable(config: PretrainConfig, mesh: jax.sharding.Mesh) -> Trainable
 def make_step(config: PretrainConfig, trainable: Trainable) -> jax.stages.Wrapped:
   """The pre-training update, to be run under `jax.set_mesh`; `--mode=compile` compiles the same."""
   parts = config.train.accumulation_steps
-  return make_train_step(trainable, accumulation_steps=parts, dropout_seed=config.dropout_seed)
+  return make_train_step(trainable, accumulation_steps=parts)
 
 
 def configured() -> PretrainConfig:
@@ -183,14 +183,14 @@ def _compile_phases(
 
   All at the start, so that memory that does not suffice is found now, and a border costs no time.
   """
-  state_shape = trainable.restore_target()
+  state_shape, seed = trainable.restore_target(), config.dropout_seed
   shapes = lambda batch: (batch['input_ids'].shape, batch['targets'].shape)
-  compiled = {shapes(first): train_step.lower(state_shape, first).compile()}
+  compiled = {shapes(first): train_step.lower(state_shape, first, seed).compile()}
   for border in sorted(border for border in config.borders if border > step):
     batch = config.at(border).abstract_batch(trainable.mesh)
     if shapes(batch) not in compiled:
-      compiled[shapes(batch)] = train_step.lower(state_shape, batch).compile()
-  return lambda state, batch: compiled[shapes(batch)](state, batch)
+      compiled[shapes(batch)] = train_step.lower(state_shape, batch, seed).compile()
+  return lambda state, batch: compiled[shapes(batch)](state, batch, seed)
 
 
 # --- phases -----------------------------------------------------------------------------------------------------------

@@ -74,12 +74,12 @@ def make_train_step(
   *,
   sums_of: Objective = masked_lm_sums,
   accumulation_steps: int = 1,
-  dropout_seed: int | None = None,
 ) -> jax.stages.Wrapped:
-  """Returns the jitted update: (state, batch) to the next state, in the memory of the old one, and `StepMetrics`.
+  """Returns the jitted update of a state, a batch and the seed of dropout, an int or None for none.
 
-  The gradients of `accumulation_steps` micro-batches are added as sums and divided once by the weight of the whole
-  batch, so the result is that of one large batch. `dropout_seed` None disables dropout.
+  It returns the next state, in the memory of the old one, and `StepMetrics`. The gradients of `accumulation_steps`
+  micro-batches are added as sums and divided once by the weight of the whole batch, so the result is that of one large
+  batch. The seed is an argument so that runs of several seeds share a compiled program.
   """
 
   def microbatch_gradients(params, microbatch, key):
@@ -103,7 +103,7 @@ def make_train_step(
     zeros = (optax.tree.zeros_like(params), LossSums(*(jnp.zeros(()) for _ in LossSums._fields)))
     return jax.lax.scan(add_part, zeros, (parts, keys))[0]
 
-  def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
+  def train_step(state: TrainState, batch: Batch, dropout_seed: jax.Array | None) -> tuple[TrainState, StepMetrics]:
     key = None if dropout_seed is None else jax.random.fold_in(jax.random.key(dropout_seed), state.step)
     gradients, sums = all_gradients(state.params, batch, key)
     weight = jnp.maximum(sums.weight, 1)
@@ -129,9 +129,8 @@ def make_train_step(
       ema = jax.tree.map(keep_if_finite, optax.incremental_update(params, ema, share), ema)
     return TrainState(state.step + 1, params, opt_state, ema), metrics
 
-  return jax.jit(
-    train_step, donate_argnums=0, in_shardings=(trainable.shardings, None), out_shardings=(trainable.shardings, None)
-  )
+  shardings = trainable.shardings
+  return jax.jit(train_step, donate_argnums=0, in_shardings=(shardings, None, None), out_shardings=(shardings, None))
 
 
 def make_eval_step(trainable: Trainable, num_languages: int) -> jax.stages.Wrapped:

@@ -11,7 +11,7 @@ from tasks.tensorflow_import import tensorflow as tf
 
 # isort: split
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import seqio
 import tensorflow_text as tf_text
@@ -26,19 +26,39 @@ _QUESTIONS_AT_ONCE = 128
 _SPACES = '[' + ''.join(character for character in map(chr, range(0x3001)) if character.isspace()) + ']*'
 
 Features = dict[str, tf.Tensor | tf.RaggedTensor]
+ToRows = Callable[[Features], Features]
 
 
-def _map_batches(
-  dataset: tf.data.Dataset, to_rows: Callable[[Features], Features], examples_at_once: int = _EXAMPLES_AT_ONCE
-) -> tf.data.Dataset:
-  # All is in TensorFlow's operations already: AutoGraph would look at every line, half a second for each split.
-  to_rows = tf.autograph.experimental.do_not_convert(to_rows)
-  return batches(dataset, examples_at_once).map(to_rows, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+def _on_batches(examples_at_once: int = _EXAMPLES_AT_ONCE) -> Callable[[Callable[..., ToRows]], Callable]:
+  """Makes a preprocessor of a function of vocabulary, row length and options to one of a batch of examples to its rows.
+
+  A vocabulary keeps the latter, so that it is traced once for the splits of all languages: that takes half a second,
+  the rows of a small split less.
+  """
+
+  def decorated(make: Callable[..., ToRows]) -> Callable[..., tf.data.Dataset]:
+    def preprocessor(
+      dataset: tf.data.Dataset,
+      sequence_length: Mapping[str, int],
+      output_features: Mapping[str, seqio.Feature],
+      **options: Any,
+    ) -> tf.data.Dataset:
+      vocabulary, length = output_features['input_ids'].vocabulary, sequence_length['input_ids']
+      key = make.__name__, length, *options.items()
+      if key not in vocabulary.functions:
+        # Without AutoGraph: all is in TensorFlow's operations already.
+        vocabulary.functions[key] = tf.function(make(vocabulary, length, **options), autograph=False)
+      to_rows = vocabulary.functions[key]
+      return batches(dataset, examples_at_once).map(to_rows, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+
+    preprocessor.__name__, preprocessor.__doc__ = make.__name__, make.__doc__
+    return preprocessor
+
+  return decorated
 
 
-def _room(sequence_length: Mapping[str, int], special: int, least: int, content: str) -> int:
+def _room(length: int, special: int, least: int, content: str) -> int:
   """Positions of a row that are left next to `special` special tokens."""
-  length = sequence_length['input_ids']
   if length - special < least:
     what = f'a row of {length} tokens has no room for {content}'
     raise UsageError(what, where='train.sequence_length', fix=f'at least {special + least}')
@@ -48,39 +68,32 @@ def _room(sequence_length: Mapping[str, int], special: int, least: int, content:
 # --- pairs of texts ---------------------------------------------------------------------------------------------------
 
 
-def pair_rows(
-  dataset: tf.data.Dataset, sequence_length: Mapping[str, int], output_features: Mapping[str, seqio.Feature]
-) -> tf.data.Dataset:
+@_on_batches()
+def pair_rows(vocabulary: seqio.Vocabulary, length: int) -> ToRows:
   """`[CLS] first [SEP] second [SEP]`, of type 0 up to the first [SEP] and of type 1 behind it; `second` may be absent.
 
   A pair that is too long is truncated as by BERT's `_truncate_seq_pair`: the longer text loses its last token until
   both fit, and of two equally long ones the second.
   """
-  names = [name for name in ('first', 'second') if name in dataset.element_spec]
-  in_rows = _rows_of_texts(sequence_length, output_features, len(names))
 
   def to_rows(pairs: Features) -> Features:
-    ids, types = in_rows([pairs[name] for name in names])
+    texts = [pairs[name] for name in ('first', 'second') if name in pairs]
+    ids, types = _rows_of_texts(vocabulary, length, len(texts))(texts)
     return {**pairs, 'input_ids': ids, 'token_type_ids': types}
 
-  return _map_batches(dataset, to_rows)
+  return to_rows
 
 
-def choice_rows(
-  dataset: tf.data.Dataset,
-  sequence_length: Mapping[str, int],
-  output_features: Mapping[str, seqio.Feature],
-  *,
-  choices: int,
-) -> tf.data.Dataset:
+@_on_batches()
+def choice_rows(vocabulary: seqio.Vocabulary, length: int, *, choices: int) -> ToRows:
   """Each of C = `choices` texts with what they continue, as `pair_rows` has it; [C, S], filled up with [PAD].
 
+  An example has `first`, a string; `choices`, strings [C]; `labels`, int32 [1].
+
   Args:
-    dataset: `first`, strings; `choices`, strings [C]; `labels`, int32 [1].
     choices: their number in every example.
   """
-  in_rows = _rows_of_texts(sequence_length, output_features, 2)
-  pad = output_features['input_ids'].vocabulary.special.pad
+  in_rows, pad = _rows_of_texts(vocabulary, length, 2), vocabulary.special.pad
 
   def to_rows(questions: Features) -> Features:
     count = tf.shape(questions['first'])[0]
@@ -88,16 +101,15 @@ def choice_rows(
     dense = lambda values, fill: tf.reshape(values.to_tensor(fill), [count, choices, -1])
     return {**questions, 'input_ids': dense(ids, pad), 'token_type_ids': dense(types, 0)}
 
-  return _map_batches(dataset, to_rows)
+  return to_rows
 
 
 def _rows_of_texts(
-  sequence_length: Mapping[str, int], output_features: Mapping[str, seqio.Feature], texts: int
+  vocabulary: seqio.Vocabulary, length: int, texts: int
 ) -> Callable[[Sequence[tf.Tensor]], tuple[tf.RaggedTensor, tf.RaggedTensor]]:
   """Function of one or two batches of strings to the ids and types of their rows."""
-  vocabulary = output_features['input_ids'].vocabulary
   content = 'a pair of texts' if texts == 2 else 'a text'
-  trimmer = tf_text.RoundRobinTrimmer(_room(sequence_length, texts + 1, texts, content))
+  trimmer = tf_text.RoundRobinTrimmer(_room(length, texts + 1, texts, content))
 
   def in_rows(parts: Sequence[tf.Tensor]) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     tokens = [vocabulary.tf_tokenizer.tokenize(part) for part in parts]
@@ -109,23 +121,20 @@ def _rows_of_texts(
 # --- words with tags --------------------------------------------------------------------------------------------------
 
 
-def word_rows(
-  dataset: tf.data.Dataset, sequence_length: Mapping[str, int], output_features: Mapping[str, seqio.Feature]
-) -> tf.data.Dataset:
+@_on_batches()
+def word_rows(vocabulary: seqio.Vocabulary, length: int) -> ToRows:
   """`[CLS] words [SEP]`: a word's tag is the label of its first token, all other labels are `IGNORED`.
 
   Words are tokenized one by one, as XTREME does it. A word that is white space or has no tokens becomes [UNK]. As many
   words as fit make a row, and the rest of the sentence the next, without overlap; XTREME's preprocessing splits at the
   same places. Only a word that is longer than a row is truncated. A sentence without words has no row.
 
-  Args:
-    dataset: `words`, strings [W], and `tags`, int32 [W].
+  An example has `words`, strings [W], and `tags`, int32 [W].
 
   Returns:
     Rows with `first_tokens`, int32 [W]: the position of each word's first token. `words` are those of the row.
   """
-  vocabulary = output_features['input_ids'].vocabulary
-  room = _room(sequence_length, 2, 1, 'a word')
+  room = _room(length, 2, 1, 'a word')
 
   def to_rows(sentences: Features) -> Features:
     words, tags = sentences['words'], sentences['tags'].flat_values
@@ -151,7 +160,7 @@ def word_rows(
       'labels': tf.concat([edge, labels, edge], axis=1),
     }
 
-  return _map_batches(dataset, to_rows)
+  return to_rows
 
 
 def _word_tokens(words: tf.Tensor, vocabulary: seqio.Vocabulary) -> tf.RaggedTensor:
@@ -191,14 +200,8 @@ def _first_words(begins: tf.Tensor, ends: tf.Tensor, words: tf.RaggedTensor, roo
 # --- questions on contexts --------------------------------------------------------------------------------------------
 
 
-def question_rows(
-  dataset: tf.data.Dataset,
-  sequence_length: Mapping[str, int],
-  output_features: Mapping[str, seqio.Feature],
-  *,
-  doc_stride: int,
-  max_query_length: int,
-) -> tf.data.Dataset:
+@_on_batches(_QUESTIONS_AT_ONCE)
+def question_rows(vocabulary: seqio.Vocabulary, length: int, *, doc_stride: int, max_query_length: int) -> ToRows:
   """Windows `[CLS] question [SEP] part of the context [SEP]`, as many as a long context takes.
 
   As BERT's `run_squad.py`: windows of as many tokens as fit, each begun `doc_stride` tokens after the one before (or
@@ -207,9 +210,10 @@ def question_rows(
   words. Labels are the first and the last token of the first answer, (0, 0) in windows that do not show all of it, and
   `IGNORED` if the question has no answers. A context without tokens makes one empty window.
 
+  An example has `question` and `context`, strings; `answers`, strings [A], and `starts`, int32 [A], the character of
+  the context that each answer begins with; `where`, the string that names the question in an error.
+
   Args:
-    dataset: `question` and `context`, strings; `answers`, strings [A], and `starts`, int32 [A], the character of the
-      context that each answer begins with; `where`, the string that names the question in an error.
     doc_stride: see above.
     max_query_length: tokens that are kept of a question.
 
@@ -223,8 +227,6 @@ def question_rows(
       has_most_context: bool [W], whether no other window shows more on both sides of the token. One window has each.
     If a question leaves no position for its context, reading ends with an error that names the question.
   """
-  vocabulary = output_features['input_ids'].vocabulary
-  length = sequence_length['input_ids']
 
   def to_rows(questions: Features) -> Features:
     asked = vocabulary.tf_tokenizer.tokenize(questions['question'])[:, :max_query_length]
@@ -270,7 +272,7 @@ def question_rows(
       'has_most_context': _has_most_context(positions, first, limit, question, lengths),
     }
 
-  return _map_batches(dataset, to_rows, _QUESTIONS_AT_ONCE)
+  return to_rows
 
 
 class ContextTokens(NamedTuple):

@@ -161,7 +161,7 @@ def step_flops(config, remat, packed_batch, accumulation_steps=1) -> int:
   described = masked_lm(config, Execution(remat=remat), optimizer, mesh)
   step = make_train_step(described, accumulation_steps=accumulation_steps)
   with jax.set_mesh(described.mesh):
-    return flops.traced_flops(step.trace(described.restore_target(), packed_batch(0)).jaxpr.jaxpr)
+    return flops.traced_flops(step.trace(described.restore_target(), packed_batch(0), None).jaxpr.jaxpr)
 
 
 def test_a_kernel_counts_once_for_each_cell_of_its_grid():

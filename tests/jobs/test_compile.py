@@ -165,7 +165,7 @@ def test_the_step_is_that_of_training_and_donates_its_state():
   config, mesh = pretrain.configured(), make_mesh(MeshConfig())
   trainable = pretrain.make_trainable(config, mesh)
   with jax.set_mesh(mesh):
-    lowered = pretrain.make_step(config, trainable).lower(trainable.restore_target(), config.abstract_batch(mesh))
+    lowered = pretrain.make_step(config, trainable).lower(trainable.restore_target(), config.abstract_batch(mesh), None)
   assert all(argument.donated for argument in jax.tree.leaves(lowered.args_info[0][0]))
 
 

@@ -58,7 +58,7 @@ class _OneBatch:
     return self
 
   def map(self, function, **_):
-    return _OneBatch(function(self.features))
+    return _OneBatch(function.python_function(self.features))  # tracing it would take longer
 
   def unbatch(self):
     return self

@@ -96,11 +96,11 @@ class Step:
 
   @functools.cached_property
   def compiled(self):
-    """(state, batch on the devices) to the next state and `StepMetrics`."""
+    """(state, batch on the devices, None) to the next state and `StepMetrics`."""
     with jax.set_mesh(self.trainable.mesh), _standard_error(self.said):
       placed = to_device(_packed_batch(0), self.trainable.mesh)
       train_step = make_train_step(self.trainable, **self.options)
-      return train_step.lower(self.trainable.restore_target(), placed).compile()
+      return train_step.lower(self.trainable.restore_target(), placed, None).compile()
 
   @functools.cached_property
   def init(self):
@@ -110,7 +110,7 @@ class Step:
 
   def __call__(self, state, batch):
     """One update: the state, and the metrics as NumPy."""
-    state, metrics = self.compiled(state, to_device(batch, self.trainable.mesh))
+    state, metrics = self.compiled(state, to_device(batch, self.trainable.mesh), None)
     return state, jax.device_get(metrics)
 
   def run(self, batches, seed: int = 0):

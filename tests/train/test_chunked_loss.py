@@ -232,7 +232,7 @@ def test_no_step_holds_the_logits_of_all_positions(trainable, tiny, packed_batch
     batch = to_device(packed_batch(0), described.mesh)
     with jax.set_mesh(described.mesh):
       if kind == 'training':
-        lowered = make_train_step(described).lower(described.restore_target(), batch)
+        lowered = make_train_step(described).lower(described.restore_target(), batch, None)
       else:
         lowered = make_eval_step(described, 3).lower(described.restore_target().params, batch)
     return max(tensors_with_vocabulary_axis(lowered.as_text(), (1104, 552)))

@@ -167,7 +167,7 @@ def test_an_update_that_is_not_finite_changes_nothing_but_the_step(step, trainab
   state = jax.tree.map(jnp.copy, state)  # no two leaves share memory, which is given away
   for scale, root in (1.0, 0.0), (np.inf, 1.0), (1.0, 1.0), (1.0, 0.0), (1.0, 1.0):
     before = jax.device_get(state)
-    state, metrics = update(state, batch(scale, np.float32(root)))
+    state, metrics = update(state, batch(scale, np.float32(root)), None)
     after = jax.device_get(state)
     assert after.step == before.step + 1
     assert metrics.is_finite == (np.isfinite(scale) and root > 0)
@@ -247,7 +247,7 @@ def test_eight_devices_do_what_one_does(step, eight, batches, on_one_device, siz
 
 def test_the_old_state_is_given_away_and_the_batch_is_not(eight, packed_batch):
   old, batch = eight.init(0), to_device(packed_batch(0), eight.trainable.mesh)
-  new, _ = eight.compiled(old, batch)
+  new, _ = eight.compiled(old, batch, None)
   assert all(x.is_deleted() for x in jax.tree.leaves(old))
   assert not any(x.is_deleted() for x in jax.tree.leaves((new, batch)))
 
@@ -265,13 +265,13 @@ def draws(trainable, at_params, packed_batch):
     return LossSums(loss=number + 0 * optax.tree.sum(params), correct=number**2, weight=jnp.ones(()))
 
   @functools.cache
-  def step_of(seed, accumulation_steps):
-    return make_train_step(described, sums_of=draw, accumulation_steps=accumulation_steps, dropout_seed=seed)
+  def step_of(accumulation_steps):
+    return make_train_step(described, sums_of=draw, accumulation_steps=accumulation_steps)
 
   def run(seed, number, accumulation_steps=1):
-    step = step_of(seed, accumulation_steps)
+    step = step_of(accumulation_steps)
     state = dataclasses.replace(at_params((1, 1, 1)), step=jnp.asarray(number, jnp.int32))
-    sums = step(state, packed_batch(0))[1].sums
+    sums = step(state, packed_batch(0), seed)[1].sums
     return float(sums.loss), float(sums.correct)
 
   return run
@@ -286,15 +286,16 @@ def test_every_step_and_micro_batch_has_its_own_dropout_key_and_the_same_when_re
   assert squares - total**2 / 4 > 0.01  # the variance of four equal numbers is 0
 
 
-def test_random_numbers_are_drawn_only_with_a_seed(trainable, tiny, packed_batch):
+def test_random_numbers_are_drawn_only_with_a_seed_and_by_one_program_for_all(trainable, tiny, packed_batch):
   dropping = trainable(config=dataclasses.replace(tiny, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1))
 
-  def draws(seed):
-    step = make_train_step(dropping, dropout_seed=seed, accumulation_steps=2)
-    return 'random_bits' in str(step.trace(dropping.restore_target(), packed_batch(0)).jaxpr)
+  def program(seed):
+    step = make_train_step(dropping, accumulation_steps=2)
+    return step.lower(dropping.restore_target(), packed_batch(0), seed).as_text()
 
-  assert draws(0)
-  assert not draws(None)
+  assert 'threefry' in program(0)
+  assert 'threefry' not in program(None)
+  assert program(0) == program(1)
 
 
 # --- evaluation -----------------------------------------------------------------------------------

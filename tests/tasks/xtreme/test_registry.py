@@ -65,6 +65,14 @@ def test_rows_equal_the_reference(samples, xtreme_pieces, name):
   assert {*FEATURES, 'example', 'where'} | features <= set(found[0].example)
 
 
+def test_all_languages_share_one_traced_function(samples):
+  for language, split in ('en', 'train'), ('zh', 'test'):
+    task = registration.find(f'xtreme.udpos.{language}')
+    list(rows.stream_rows(task, split, 'tagging', max_length=24))
+  (traced,) = task.output_features['input_ids'].vocabulary.functions.values()
+  assert traced.experimental_get_tracing_count() == 1
+
+
 @pytest.mark.parametrize('name', FILES)
 def test_the_metric_is_the_score_of_the_predictions_in_the_file(samples, name):
   task, language = TASKS[name], FILES[name][1]
