@@ -10,6 +10,8 @@ import os
 from rembert.command_line import quiet_stderr, without_modules
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+# Pipelines have nothing for it to speed up, and it reports an error for integers where there is no harm.
+os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
 
 # Its C++ code logs before it reads the log level. Its Keras, of which nothing is used, would import the other modules:
 # a third of the time.
