@@ -16,6 +16,7 @@ from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.model.config import Execution
 from rembert.runtime.signals import Stopped, StopSignal
+from rembert.runtime.xla import HardwareConfig
 from rembert.tokenizer import check_vocabulary
 from rembert.tracking.console import Console, Progress
 from rembert.train.sharding import MeshConfig
@@ -37,6 +38,7 @@ class AnalysisConfig:
   masking: MaskingConfig
   packing: PackingConfig
   mesh: MeshConfig
+  hardware: HardwareConfig
   train: TrainConfig
 
 

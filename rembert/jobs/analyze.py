@@ -20,6 +20,7 @@ from rembert.jobs import workdir as workdirs
 from rembert.jobs.config import build_config
 from rembert.jobs.pretrain_data import open_data
 from rembert.plotting.analyses import PLOTS
+from rembert.runtime import xla
 from rembert.runtime.signals import StopSignal
 from rembert.tracking.console import Console
 
@@ -54,6 +55,8 @@ def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Analyses, prints tables, and writes the results. Running it again starts from scratch (minutes)."""
   analyze, console = config.analyze, Console()
   _check_model(analyze)
+  if not_kept := xla.enable_compilation_cache(config.hardware.compile_cache):
+    console.say(not_kept)
   with workdirs.locked(workdir, console.say):
     configuration.save(workdir)
     console.say(f'rembert {rembert.__version__} · {analyze.what} of {analyze.model or analyze.text}')
