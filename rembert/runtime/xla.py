@@ -60,7 +60,7 @@ def set_flags(config: HardwareConfig, platform: str | None, environment: Mutable
 
 # --- compilation cache ------------------------------------------------------------------------------------------------
 
-# Minimum compile time of cached programs. JAX's default, 1 s, excludes most programs of a small model.
+# The minimum compile time of cached programs. JAX's default, 1 s, excludes most programs of a small model.
 _LEAST_SECONDS = 0.5
 _MOST_BYTES = 4 * 2**30
 
@@ -84,7 +84,8 @@ def enable_compilation_cache(folder: str | None) -> str:
     except OSError as error:
       return f'compilation cache disabled: {path}: {error.strerror or error} (hardware.compile_cache)'
   jax.config.update('jax_compilation_cache_dir', path)
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', _LEAST_SECONDS)
+  if 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS' not in os.environ:
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', _LEAST_SECONDS)
   return ''
 
 

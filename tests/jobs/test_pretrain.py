@@ -186,14 +186,17 @@ def test_a_signal_while_xla_compiles_does_not_wait_for_it(from_store, tmp_path):
 def test_programs_that_were_compiled_before_give_the_same_numbers(from_store, tmp_path):
   def run(name):
     program = from_store(tmp_path / name, train__steps=14)
-    program.environment |= {'JAX_ENABLE_COMPILATION_CACHE': 'true', 'XDG_CACHE_HOME': str(tmp_path / 'cache')}
+    program.environment |= {
+      'JAX_ENABLE_COMPILATION_CACHE': 'true',
+      'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',  # all programs, however fast the machine
+      'XDG_CACHE_HOME': str(tmp_path / 'cache'),
+    }
     result = program.run_process()
     assert result.returncode == 0, result.stderr
-    # The step alone: a program that compiles in about the least time of a cached one may be written by either run.
-    return program, {file: file.stat().st_mtime_ns for file in (tmp_path / 'cache').rglob('jit_train_step-*-cache')}
+    return program, {file.name: file.stat().st_mtime_ns for file in (tmp_path / 'cache').rglob('*-cache')}
 
   (first, kept), (second, kept_after) = run('first'), run('second')
-  assert len(kept) == 1
+  assert any(name.startswith('jit_train_step-') for name in kept)
   assert kept == kept_after
   assert first.metrics() == second.metrics()
   assert_bitwise_equal(final_state(first.workdir, 14), final_state(second.workdir, 14))
