@@ -7,7 +7,7 @@ import hashlib
 import os
 import pathlib
 import platform
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from rembert.errors import UsageError
@@ -120,16 +120,26 @@ def delete_oldest(folder: pathlib.Path, most_bytes: int = _MOST_BYTES) -> None:
 # --- memory on a CPU: freed memory stays in the process, in huge pages ------------------------------------------------
 
 # <malloc.h>
-_MALLOC_OPTIONS = {
+_ONE_HEAP = {-8: 1}  # M_ARENA_MAX: all threads share the main heap; those of further arenas would shrink
+_MALLOC_OPTIONS = _ONE_HEAP | {
   -4: 0,  # M_MMAP_MAX: no separate mappings for large blocks
   -1: -1,  # M_TRIM_THRESHOLD: never return the top of the heap
   -2: 64 * 2**20,  # M_TOP_PAD: grow in large steps
-  -8: 1,  # M_ARENA_MAX: one heap for all of XLA's threads; further arenas would shrink
 }
 _HEAP_SHARE = 0.5  # of the free memory
 _LEAST_HEAP_BYTES = 4 * 2**30  # of addresses; pages are allocated when used
 _HUGE_PAGE = 2 * 2**20
 _MADV_HUGEPAGE = 14  # <sys/mman.h>
+
+
+def use_one_heap() -> None:
+  """Makes all threads allocate in glibc's main heap if the run is on a CPU.
+
+  Call this before the first thread: a heap that another thread has made is used by XLA's threads too, and returns
+  freed memory to the kernel whatever `keep_freed_memory_if_it_fits` sets.
+  """
+  if is_cpu_machine():
+    _set_malloc_options(_ONE_HEAP)
 
 
 def keep_freed_memory_if_it_fits(needed: int, available: int | None = None) -> bool:
@@ -138,19 +148,25 @@ def keep_freed_memory_if_it_fits(needed: int, available: int | None = None) -> b
   XLA allocates the temporaries of a step in large blocks and frees them afterwards. glibc maps a large block again each
   time, and the kernel zeroes every page: a quarter of a step. A heap needs more room, because of fragmentation.
 
-  Call this before JAX starts its threads. `available` is the free memory in bytes; None detects it.
+  Call this before JAX starts its threads, and `use_one_heap` before any other. `available` is the free memory in bytes;
+  None detects it.
   """
   available = available_bytes() if available is None else available
   if not is_cpu_machine() or needed > _HEAP_SHARE * (available or 0):
     return False
+  if libc := _set_malloc_options(_MALLOC_OPTIONS):
+    _ask_for_huge_pages(libc, max(needed, _LEAST_HEAP_BYTES))
+  return libc is not None
+
+
+def _set_malloc_options(options: Mapping[int, int]) -> ctypes.CDLL | None:
+  """The C library with these options, or None if it is not glibc."""
   try:
     libc = ctypes.CDLL(None)
-    is_set = all([libc.mallopt(name, value) for name, value in _MALLOC_OPTIONS.items()])
+    is_set = all([libc.mallopt(name, value) for name, value in options.items()])
   except (OSError, AttributeError):  # another C library
-    return False
-  if is_set:
-    _ask_for_huge_pages(libc, max(needed, _LEAST_HEAP_BYTES))
-  return is_set
+    return None
+  return libc if is_set else None
 
 
 def _ask_for_huge_pages(libc: ctypes.CDLL, size: int) -> None:

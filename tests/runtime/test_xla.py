@@ -135,24 +135,34 @@ def test_the_oldest_go_until_the_rest_is_small_enough(sizes, most, tmp_path_fact
 
 MEMORY_CODE = """
 import resource, sys
-import jax, jax.numpy as jnp
-from rembert.aot.flops import heap_bytes
-from rembert.model.config import RemBertConfig
-from rembert.runtime.xla import keep_freed_memory_if_it_fits
+from rembert import main
 
 fits = bool(int(sys.argv[1]))
-config = RemBertConfig(vocab_size=1000, num_hidden_layers=1)  # 0.7 GB
-assert keep_freed_memory_if_it_fits(heap_bytes(config, 1000), available=3 * 10**9 if fits else 10**9) == fits
-step = jax.jit(lambda x, y: ((x @ y) @ x).sum())  # a temporary of 144 MB, and little to compute
-x, y = jnp.ones((6000, 8)), jnp.ones((8, 6000))
-for _ in range(8):  # the heap grows until its gaps fit
-  step(x, y).block_until_ready()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(8):
-  step(x, y).block_until_ready()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-with open('/proc/self/smaps_rollup') as lines:
-  print(next(line.split()[1] for line in lines if line.startswith('AnonHugePages')))
+
+
+def run(*_) -> int:
+  import jax, jax.numpy as jnp
+  from rembert.aot.flops import heap_bytes
+  from rembert.model.config import RemBertConfig
+  from rembert.runtime.xla import keep_freed_memory_if_it_fits
+
+  config = RemBertConfig(vocab_size=1000, num_hidden_layers=1)  # 0.7 GB
+  assert keep_freed_memory_if_it_fits(heap_bytes(config, 1000), available=3 * 10**9 if fits else 10**9) == fits
+  step = jax.jit(lambda x, y: ((x @ y) @ x).sum())  # a temporary of 144 MB, and little to compute
+  x, y = jnp.ones((6000, 8)), jnp.ones((8, 6000))
+  for _ in range(8):  # the heap grows until its gaps fit
+    step(x, y).block_until_ready()
+  before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+  for _ in range(8):
+    step(x, y).block_until_ready()
+  print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+  with open('/proc/self/smaps_rollup') as lines:
+    print(next(line.split()[1] for line in lines if line.startswith('AnonHugePages')))
+  return 0
+
+
+main.run = run  # among the threads of the program, each of which may bring a heap of its own
+sys.exit(main.main(['--gin_file=gin/pretrain_smoke.gin']))
 """
 KERNEL = pathlib.Path('/sys/kernel/mm/transparent_hugepage/enabled')
 
