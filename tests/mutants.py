@@ -1885,6 +1885,14 @@ MUTANTS = [
     area='hosts',
   ),
   Mutant(
+    'the thread that watches for signals has a heap of its own, so a step on a CPU fetches its memory anew',
+    'rembert/main.py',
+    '  use_one_heap()\n',
+    '',
+    area='hosts',
+    tests=('tests/runtime/test_xla.py',),
+  ),
+  Mutant(
     'a second SIGTERM aborts a run that is about to save',
     'rembert/runtime/signals.py',
     'if number == signal.SIGINT and self.requested:',

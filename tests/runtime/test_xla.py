@@ -177,7 +177,6 @@ def measured(fits: bool) -> tuple[int, int]:
   return faults, kilobytes
 
 
-@pytest.mark.slow
 def test_temporaries_with_enough_memory_are_not_mapped_again():
   assert measured(fits=True)[0] < 0.1 * measured(fits=False)[0]
 
