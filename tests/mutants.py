@@ -1885,7 +1885,7 @@ MUTANTS = [
     area='hosts',
   ),
   Mutant(
-    'the thread that watches for signals has a heap of its own, so a step on a CPU fetches its memory anew',
+    'the thread that watches for signals has a heap of its own, so each step on a CPU fetches its memory again',
     'rembert/main.py',
     '  use_one_heap()\n',
     '',
