@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from rembert.command_line import MODES, add_modules, command_parser, import_modules, parse_bindings, report_error
 from rembert.errors import UsageError
 from rembert.runtime.signals import Stopped, StopSignal, exit_stopped, watch_maintenance
-from rembert.runtime.xla import use_one_heap
 
 # (the mode that gin files name, another mode that they can be run in).
 _OTHER_MODES = (('pretrain', 'compile'), ('finetune', 'compile'), ('finetune', 'evaluate'))
@@ -137,8 +136,10 @@ def run_name(gin_files: Sequence[str]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
   """The whole program; errors that a user can fix are printed without a traceback."""
-  use_one_heap()
   options, bindings = parse(sys.argv[1:] if argv is None else argv)
+  from rembert.runtime.xla import use_one_heap  # not for --help, which needs no dependencies
+
+  use_one_heap()
   with StopSignal() as stop, watch_maintenance(stop):
     try:
       return run(options, bindings, stop)
