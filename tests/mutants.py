@@ -150,6 +150,14 @@ MUTANTS = [
     tests=('tests/model/test_encoder.py',),
   ),
   Mutant(
+    'in bfloat16, the gradients of embedding rows are added in bfloat16',
+    'rembert/model/embeddings.py',
+    'jnp.take(constrain(table.embedding[...], row_axis, None), ids_BxS, axis=0).astype(table.dtype)',
+    'jnp.take(constrain(table.embedding[...].astype(table.dtype), row_axis, None), ids_BxS, axis=0)',
+    area='model',
+    tests=('tests/model/test_encoder_execution.py',),
+  ),
+  Mutant(
     'LayerNorm ignores the configured epsilon and takes the default of Flax',
     'rembert/model/layers.py',
     'self.ops = config.layer_norm_eps, dtype, ops',

@@ -35,6 +35,23 @@ def test_unrolling_recomputing_and_kernels_change_neither_values_nor_gradients(
   jax.tree.map(assert_close, gradients, plain[1])
 
 
+def test_in_bfloat16_the_gradients_of_a_row_that_many_tokens_share_are_added_in_float32(tiny, build):
+  embeddings = build(tiny, Execution('bfloat16')).encoder.embeddings
+  graphdef, parameters = nnx.split(embeddings)
+  direction = readout((tiny.input_embedding_size,))
+
+  @jax.grad
+  def gradients(parameters, ids):
+    return jnp.sum(direction * nnx.merge(graphdef, parameters)(ids, position_ids_BxS=jnp.zeros_like(ids)))
+
+  tokens = 2000  # all the same; a sum in bfloat16 stops at 256 equal terms
+  of_one, of_many = (nnx.to_pure_dict(gradients(parameters, jnp.full((1, size), 7))) for size in (1, tokens))
+  for table, row in (('word', 7), ('position', 0), ('token_type', 0)):
+    one, many = (np.asarray(each[table]['embedding'][row]) for each in (of_one, of_many))
+    assert np.abs(one).max() > 0
+    np.testing.assert_allclose(many, tokens * one, rtol=1e-3, atol=1e-3 * tokens * np.abs(one).max())
+
+
 TRIMMED = Execution(trim_last_layer=True)
 
 
