@@ -114,8 +114,8 @@ bench: $(BENCH_STAMP)  ## compare speed with the usual alternatives (installs to
 
 bench-gpu: $(BENCH_STAMP)  ## time a step at RemBERT's own size on an NVIDIA GPU (installs jax[cuda12])
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt 'jax[cuda12]'
-	$(BIN)/python -m benchmarks.run --only train_step --setting large $(ARGS)
-	$(BIN)/python -m benchmarks.run --only train_step --setting large64 $(ARGS)
+	for setting in large large_compiled large64 large_xnli large_squad; do \
+	  $(BIN)/python -m benchmarks.run --setting $$setting $(ARGS) || exit; done
 
 mutants: $(STAMP)  ## apply each wrong behaviour of tests/mutants.py, and list the tests that fail (an hour; resumes)
 	$(BIN)/python tests/support/mutation_testing.py $(ARGS)

@@ -8,8 +8,6 @@ products have a bfloat16 result in torch, and a float32 one in XLA, whose CPU ba
 import collections
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
 from benchmarks.interleaved import Candidate, Run
 from rembert.model.config import RemBertConfig
 
@@ -47,21 +45,21 @@ def with_backward(forward: Mapping[Sizes, int]) -> collections.Counter[Sizes]:
   return found
 
 
-def _operands(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
-  """Float32 [B, M, K] and [B, K, N], without B if it is 1."""
+def _shapes(sizes: Sizes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+  """[B, M, K] and [B, K, N], without B if it is 1."""
   batch, m, k, n = sizes
-  random = np.random.default_rng(0)
-  both = random.standard_normal((batch, m, k), np.float32), random.standard_normal((batch, k, n), np.float32)
-  return both if batch > 1 else (both[0][0], both[1][0])
+  outer = (batch,) if batch > 1 else ()
+  return (*outer, m, k), (*outer, k, n)
 
 
-def prepare_torch(products: Mapping[Sizes, int], dtype: str) -> Run:
+def prepare_torch(products: Mapping[Sizes, int], dtype: str, platform: str = 'cpu') -> Run:
   """`torch.matmul` into memory that is there."""
   import torch
 
+  torch.manual_seed(0)
   made = []
   for sizes, count in products.items():
-    lhs, rhs = (torch.from_numpy(array).to(getattr(torch, dtype)) for array in _operands(sizes))
+    lhs, rhs = (torch.randn(shape, dtype=getattr(torch, dtype), device=platform) for shape in _shapes(sizes))
     made.append((lhs, rhs, lhs @ rhs, count))
 
   def run() -> None:
@@ -69,6 +67,8 @@ def prepare_torch(products: Mapping[Sizes, int], dtype: str) -> Run:
       for lhs, rhs, result, count in made:
         for _ in range(count):
           torch.matmul(lhs, rhs, out=result)
+    if platform == 'cuda':
+      torch.cuda.synchronize()
 
   return run
 
@@ -80,7 +80,7 @@ def prepare_xla(products: Mapping[Sizes, int], dtype: str) -> Run:
 
   multiply = jax.jit(lambda lhs, rhs: jnp.matmul(lhs, rhs, preferred_element_type=jnp.float32))
   made = [
-    (*(jnp.asarray(array, dtype) for array in _operands(sizes)), count)  # one by one: the float32 ones are freed
+    (*(jax.random.normal(jax.random.key(0), shape, dtype) for shape in _shapes(sizes)), count)
     for sizes, count in products.items()
   ]
 
@@ -92,8 +92,13 @@ def prepare_xla(products: Mapping[Sizes, int], dtype: str) -> Run:
   return run
 
 
-def candidates(products: Mapping[Sizes, int], dtype: str, work: Mapping[str, float]) -> Iterable[Candidate]:
-  """One for each library, with the `work` of the step or pass that the products are part of."""
-  arguments = (dict(products), dtype)
-  yield Candidate('(matmuls alone, torch)', prepare_torch, arguments, work)
-  yield Candidate('(matmuls alone, XLA)', prepare_xla, arguments, work)
+def candidates(
+  products: Mapping[Sizes, int], dtype: str, work: Mapping[str, float], platform: str = 'cpu'
+) -> Iterable[Candidate]:
+  """One for each library, with the `work` of the step or pass that the products are part of.
+
+  On a GPU both libraries call cuBLAS, and torch's stands for both.
+  """
+  yield Candidate('(matmuls alone, torch)', prepare_torch, (dict(products), dtype, platform), work)
+  if platform == 'cpu':
+    yield Candidate('(matmuls alone, XLA)', prepare_xla, (dict(products), dtype), work)

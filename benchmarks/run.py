@@ -10,6 +10,7 @@ import pathlib
 import platform
 import re
 import statistics
+import subprocess
 import tempfile
 from typing import Annotated
 
@@ -94,6 +95,12 @@ def machine() -> dict:
   }
 
 
+def gpu_name() -> str:
+  """The first NVIDIA GPU: `NVIDIA H200`."""
+  command = ['nvidia-smi', '--query-gpu=name', '--format=csv,noheader']
+  return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+
 def table(title: str, candidates: list[Candidate], measured: Measurements) -> rich.table.Table:
   """A table of medians, rates, relative times and facts, or the reason why a candidate was not measured."""
   units = list(dict.fromkeys(unit for candidate in candidates for unit in candidate.work))
@@ -168,6 +175,8 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
     if baselines:
       candidates = [candidates[0], *(each for each in candidates[1:] if each.name in baselines)]
     facts['description'] = setting.description
+    if getattr(setting, 'platform', 'cpu') == 'cuda':
+      facts['machine'] |= {'gpu': gpu_name()}
     how = {'warm_up_runs': benchmark.warm_up_runs, 'runs_per_turn': benchmark.runs_per_turn}
     measured = measure_interleaved(candidates, options.rounds, log, **how)
   console.print(table(f'{name}, {setting_name}: {facts["description"]}', candidates, measured))

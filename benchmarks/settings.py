@@ -93,7 +93,8 @@ class Setting:
     """As in `gin/hardware/cpu.gin` and `gin/hardware/h200.gin`."""
     if self.platform == 'cpu':
       return Execution(self.dtype, unroll=self.config.num_hidden_layers, trim_last_layer=True)
-    return Execution(self.dtype, attention='cudnn', remat='dots_and_attention', trim_last_layer=True)
+    layers = self.config.num_hidden_layers
+    return Execution(self.dtype, attention='cudnn', unroll=layers, trim_last_layer=True, loss_chunk=8192)
 
 
 def torch_config(config: RemBertConfig):

@@ -35,26 +35,31 @@ from benchmarks.settings import BASE, LARGE, SMALL, USEFUL, Setting
 # Real runs repeat training steps. On a CPU, torch's first dozen are slower.
 STEPS = {'warm_up_runs': 8, 'runs_per_turn': 3}
 GPU_MEMORY, PEAK = 'GB of the GPU', 'TFLOP/s at most'  # facts
+GPU_FLAGS = ('--xla_allow_excess_precision=false',)  # as in gin/hardware/h200.gin
 
 IN_FLOAT32, SKETCH = '… in float32', 'plain JAX sketch'
 TORCH, TORCH_COMPILED = 'torch, float32', 'torch, float32, compiled'
 TORCH_BF16 = ('torch, bfloat16 autocast', 'torch, bfloat16, compiled')
 
-# Not all candidates of a large model at once, which would need more than 24 GB, or the memory of a GPU.
+# Not all candidates of a large model at once, which would need more than 24 GB, or the memory of a GPU; with 64
+# sequences, torch's logits at all positions alone would.
 PRETRAINING = {
   'small': Setting(SMALL, rows=16, length=128, slots=20),
   'base': Setting(BASE, rows=2, length=512, slots=77, baselines=(SKETCH, TORCH)),
   'base_compiled': Setting(BASE, rows=2, length=512, slots=77, baselines=(TORCH_COMPILED,)),
   'small_bfloat16': Setting(SMALL, rows=16, length=128, slots=20, dtype='bfloat16'),
   'base_bfloat16': Setting(BASE, rows=2, length=512, slots=77, dtype='bfloat16', baselines=TORCH_BF16),
-  'large': Setting(LARGE, 16, 512, slots=77, dtype='bfloat16', platform='cuda', baselines=TORCH_BF16),
-  'large64': Setting(LARGE, 64, 512, slots=77, dtype='bfloat16', platform='cuda', baselines=TORCH_BF16),
+  'large': Setting(LARGE, 16, 512, slots=77, dtype='bfloat16', platform='cuda', baselines=TORCH_BF16[:1]),
+  'large_compiled': Setting(LARGE, 16, 512, slots=77, dtype='bfloat16', platform='cuda', baselines=TORCH_BF16[1:]),
+  'large64': Setting(LARGE, 64, 512, slots=77, dtype='bfloat16', platform='cuda', baselines=(OURS,)),
 }
 FINETUNING = {
   'xnli': Setting(SMALL, rows=32, length=128, head='classification', num_labels=3),
   'squad': Setting(SMALL, rows=8, length=384, head='qa'),
   'xnli_bfloat16': Setting(SMALL, rows=32, length=128, head='classification', num_labels=3, dtype='bfloat16'),
   'squad_bfloat16': Setting(SMALL, rows=8, length=384, head='qa', dtype='bfloat16'),
+  'large_xnli': Setting(LARGE, 32, 128, head='classification', num_labels=3, dtype='bfloat16', platform='cuda'),
+  'large_squad': Setting(LARGE, 32, 384, head='qa', dtype='bfloat16', platform='cuda'),
 }
 
 
@@ -96,7 +101,6 @@ def prepare_pretraining(setting: Setting) -> Run:
   """The pre-training step of this project, on packed sequences."""
   import jax
 
-  from rembert.runtime.hardware import chip_of
   from rembert.train import sharding, state, step
 
   mesh = settings.start_jax(setting)
@@ -109,22 +113,11 @@ def prepare_pretraining(setting: Setting) -> Run:
   }
   with jax.set_mesh(mesh):
     batch = sharding.to_device(packed, mesh)
-    make_step = _our_steps(step.make_train_step(trainable), trainable.init(0), batch, mesh)
-  device = mesh.devices.flat[0]
-
-  def run() -> dict[str, float]:
-    facts = make_step()
-    if memory := device.memory_stats():
-      facts[GPU_MEMORY] = memory['peak_bytes_in_use'] / 1e9
-    if chip := chip_of(device.device_kind):
-      facts[PEAK] = chip[1].bf16_flops / 1e12
-    return facts
-
-  return run
+    return _our_steps(step.make_train_step(trainable), trainable.init(0), batch, mesh)
 
 
 def prepare_finetuning(setting: Setting, folder: pathlib.Path) -> Run:
-  """The fine-tuning step of this project on a CPU."""
+  """The fine-tuning step of this project."""
   import jax
 
   from rembert.checkpoint.initialize import open_initial
@@ -146,11 +139,20 @@ def prepare_finetuning(setting: Setting, folder: pathlib.Path) -> Run:
 def _our_steps(step: Callable, state, batch, mesh, dropout_seed: int | None = None) -> Callable[[], dict[str, float]]:
   import jax
 
+  from rembert.runtime.hardware import chip_of
+
+  device = mesh.devices.flat[0]
+
   def run() -> dict[str, float]:
     nonlocal state
     with jax.set_mesh(mesh):
       state, metrics = jax.block_until_ready(step(state, batch, dropout_seed))
-    return {'loss': float(metrics.sums.loss / metrics.sums.weight)}
+    facts = {'loss': float(metrics.sums.loss / metrics.sums.weight)}
+    if memory := device.memory_stats():
+      facts[GPU_MEMORY] = memory['peak_bytes_in_use'] / 1e9
+    if chip := chip_of(device.device_kind):
+      facts[PEAK] = chip[1].bf16_flops / 1e12
+    return facts
 
   return run
 
@@ -226,22 +228,25 @@ def prepare_torch(setting: Setting, folder: pathlib.Path | None = None, is_compi
 
 
 def matmul_candidates(setting: Setting) -> list[Candidate]:
-  """On a CPU, the matmuls of the step alone."""
-  if setting.platform != 'cpu':
-    return []
+  """The matmuls of the step alone."""
   forward = matmuls.of_forward(
     setting.config, setting.rows, setting.length, last_queries=setting.last_queries, slots=setting.slots
   )
-  return [*matmuls.candidates(matmuls.with_backward(forward), setting.dtype, setting.work)]
+  return [*matmuls.candidates(matmuls.with_backward(forward), setting.dtype, setting.work, setting.platform)]
+
+
+def environment(setting: Setting) -> dict[str, str]:
+  """Of this project's process: candidates share one GPU, so none may preallocate all of its memory."""
+  if setting.platform == 'cpu':
+    return {}
+  if not pathlib.Path('/dev/nvidia0').exists():
+    raise Unavailable('no NVIDIA GPU')
+  return {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false', 'XLA_FLAGS': ' '.join(GPU_FLAGS)}
 
 
 def pretraining_candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
   del scratch
-  if setting.platform == 'cuda' and not pathlib.Path('/dev/nvidia0').exists():
-    raise Unavailable('no NVIDIA GPU')
-  candidate = functools.partial(Candidate, work=setting.work)
-  # Candidates share one GPU, so none may preallocate all of its memory.
-  shared = {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'} if setting.platform == 'cuda' else {}
+  candidate, own = functools.partial(Candidate, work=setting.work), environment(setting)
   if setting.dtype == 'bfloat16':
     eager, compiled = TORCH_BF16
     others = [candidate(IN_FLOAT32, prepare_pretraining, (dataclasses.replace(setting, dtype='float32'),))]
@@ -250,16 +255,17 @@ def pretraining_candidates(setting: Setting, scratch: pathlib.Path) -> list[Cand
     others = [candidate(SKETCH, prepare_sketch, (setting,))]
   others += [candidate(eager, prepare_torch, (setting,)), candidate(compiled, prepare_torch, (setting, None, True))]
   chosen = [each for each in others if not setting.baselines or each.name in setting.baselines]
-  return [candidate(OURS, prepare_pretraining, (setting,), environment=shared), *chosen, *matmul_candidates(setting)]
+  return [candidate(OURS, prepare_pretraining, (setting,), environment=own), *chosen, *matmul_candidates(setting)]
 
 
 def finetuning_candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
   """The candidates, this project first; all start from the same weights."""
-  folder = scratch / 'model'
+  folder, own = scratch / 'model', environment(setting)
   settings.write_random_model(folder, setting.config, setting.head, num_labels=setting.num_labels)
   candidate = functools.partial(Candidate, arguments=(setting, folder), work=setting.work)
   torch = TORCH if setting.dtype == 'float32' else TORCH_BF16[0]
-  return [candidate(OURS, prepare_finetuning), candidate(torch, prepare_torch), *matmul_candidates(setting)]
+  ours, theirs = candidate(OURS, prepare_finetuning, environment=own), candidate(torch, prepare_torch)
+  return [ours, theirs, *matmul_candidates(setting)]
 
 
 def utilization(setting: Setting, measured: Measurements) -> str:
@@ -379,7 +385,7 @@ def head_candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
 
 
 TRAIN_STEP = Benchmark(PRETRAINING, pretraining_candidates, **STEPS, conclusion=utilization)
-FINETUNING_STEP = Benchmark(FINETUNING, finetuning_candidates, **STEPS)
+FINETUNING_STEP = Benchmark(FINETUNING, finetuning_candidates, **STEPS, conclusion=utilization)
 HEAD = Benchmark(
   {
     'v32k': head_setting(32_000),

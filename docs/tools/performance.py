@@ -40,7 +40,9 @@ ONLY_DRAWN = {
 
 
 def processor(record: Mapping) -> str:
-  """Whose processor a result was measured on, as short as it can be said."""
+  """Whose processor or GPU a result was measured on, as short as it can be said."""
+  if gpu := record['machine'].get('gpu'):
+    return gpu
   return ' '.join(re.sub(r'\((R|TM)\)|\bProcessor\b', ' ', record['machine']['cpu']).split())
 
 
@@ -66,11 +68,11 @@ def taken(results: Mapping[str, dict], folder: pathlib.Path) -> dict[str, dict]:
 
 
 def benchmark_tables(results: Mapping[str, dict]) -> dict[str, str]:
-  """A table per benchmark, by its name, with its settings and all processors; and the table of test systems."""
+  """A table per benchmark, by its name, with its settings and all processors; one of GPUs, and one of test systems."""
   by_benchmark: dict[str, list[dict]] = {}
   for record in results.values():
     if (record['benchmark'], record['setting']) not in ONLY_DRAWN:
-      by_benchmark.setdefault(record['benchmark'], []).append(record)
+      by_benchmark.setdefault('gpu' if record['machine'].get('gpu') else record['benchmark'], []).append(record)
   tables = {
     name: _growth(records) if name == 'growth' else _comparison(records) for name, records in by_benchmark.items()
   }

@@ -50,7 +50,7 @@ def test_benchmarks_of_steps_and_of_sentences_have_them_on_a_cpu(tmp_path):
   for candidates in found.values():
     *_, torch, xla = candidates
     assert (torch.prepare, xla.prepare) == (matmuls.prepare_torch, matmuls.prepare_xla)
-    assert torch.arguments == xla.arguments
+    assert torch.arguments == (*xla.arguments, 'cpu')
     assert torch.work == candidates[0].work
     assert flops_of(torch.arguments[0]) / 1e9 == pytest.approx(torch.work[train_step.USEFUL])
 
