@@ -1,4 +1,5 @@
 import json
+import os
 import pickle
 import types
 
@@ -86,3 +87,17 @@ def test_one_baseline_may_be_chosen_and_a_conclusion_follows_the_table(monkeypat
   written = json.loads((tmp_path / 'some-one-_product_.json').read_text())
   assert [each['name'] for each in written['contestants']] == ['this project', '(product)']
   assert written['conclusion'] == '2 were measured of something'
+  assert 'gpu' not in written['machine']
+
+
+def test_results_of_a_gpu_name_it(monkeypatch, tmp_path):
+  tool = tmp_path / 'bin' / 'nvidia-smi'
+  tool.parent.mkdir()
+  tool.write_text('#!/bin/sh\necho NVIDIA H200\necho NVIDIA L4\n')
+  tool.chmod(0o755)
+  monkeypatch.setenv('PATH', str(tool.parent), prepend=os.pathsep)
+  setting = types.SimpleNamespace(description='of something', platform='cuda')
+  monkeypatch.setitem(run.BENCHMARKS, 'some', Benchmark({'one': setting}, lambda *_: CANDIDATES))
+  monkeypatch.setattr(run, 'measure_interleaved', lambda *_, **__: MEASURED)
+  run.measure('some', 'one', run.parse_arguments([f'--output={tmp_path}']), rich.console.Console(record=True))
+  assert json.loads((tmp_path / 'some-one.json').read_text())['machine']['gpu'] == 'NVIDIA H200'

@@ -71,6 +71,14 @@ def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
   assert '| A processor, 2 cores, 8 GB | python 3.11, jax 0.1 | 2026-01-02 |' in tables['machine']
 
 
+def test_results_of_gpus_have_a_table_of_their_own():
+  on_gpu = RECORD | {'setting': 'large', 'machine': RECORD['machine'] | {'gpu': 'A GPU'}}
+  tables = performance.benchmark_tables({'a': RECORD, 'b': on_gpu})
+  assert '**large**' not in tables['some']
+  assert tables['gpu'].splitlines()[:3:2] == ['|  | A GPU |', '| **large**: two rows | 0.5 s |']
+  assert 'A processor, 2 cores, 8 GB; A GPU, 2 cores, 8 GB' in tables['machine']
+
+
 def test_a_setting_is_described_by_what_differs_from_the_first_or_from_its_family():
   settings = {
     'base': 'batch 2, float32 · L 12',
