@@ -12,8 +12,8 @@ from rembert.model.partitioning import constrain, with_axes
 def _look_up(table: nnx.Embed, ids_BxS: jax.Array, row_axis: str | None = None) -> jax.Array:
   """Looks up ids in an embedding matrix, to x_BxSxI in the dtype of activations.
 
-  Rows are cast, not the matrix, so that their gradients are added in float32: in bfloat16, the 256th of equal gradients
-  would change nothing. (On GPUs it would also take a hundred times as long.) A matrix that is sharded along I is
+  Rows are cast, not the matrix, so that their gradients are added in float32: in bfloat16, the 257th of equal gradients
+  would change nothing, and GPUs would take hundreds of times as long. A matrix that is sharded along I is
   all-gathered first; otherwise the SPMD partitioner would gather the much larger x_BxSxI.
   """
   return jnp.take(constrain(table.embedding[...], row_axis, None), ids_BxS, axis=0).astype(table.dtype)
