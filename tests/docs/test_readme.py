@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import statistics
 
 import pytest
 
@@ -34,6 +35,33 @@ def test_bounds_of_training_follow_from_the_compiled_step(hardware, days):
   assert f'{steps * seconds / 86_400:.1f}' == days
   assert f'at least {days} days' in README
   assert f'{seconds:.3f} s' in README
+
+
+def _seconds(setting, machine, *names):
+  """The shortest median of the named candidates of docs/performance.json, in seconds with two digits."""
+  record = json.loads((ROOT / 'docs/performance.json').read_text())[f'train_step-{setting}, {machine}']
+  measured = [row['seconds'] for row in record['contestants'] if row['name'] in names]
+  return f'{min(statistics.median(seconds) for seconds in measured if seconds):#.2g}'
+
+
+@pytest.mark.parametrize(
+  ('row', 'setting', 'torch'),
+  [
+    ('batch 16 × 128), float32', 'small', ('torch, float32', 'torch, float32, compiled')),
+    ('torch under autocast', 'small_bfloat16', ('torch, bfloat16 autocast', 'torch, bfloat16, compiled')),
+    ('batch 2 × 512), float32', 'base', ('torch, float32', 'torch, float32, compiled')),
+    ('the same in bfloat16', 'base_bfloat16', ('torch, bfloat16 autocast', 'torch, bfloat16, compiled')),
+  ],
+)
+def test_seconds_per_step_are_the_measured_medians(row, setting, torch):
+  machines = 'AMD EPYC (Zen 5)', 'Intel Xeon'
+  cells = [_seconds(setting, machine, *names) for machine in machines for names in (('this project',), torch)]
+  assert f'{row} | {" | ".join(cells)} |' in README
+
+
+def test_seconds_on_a_gpu_are_the_measured_medians():
+  ours, theirs = (_seconds('large', 'NVIDIA H200', name) for name in ('this project', 'torch, bfloat16 autocast'))
+  assert f'takes {ours} s on an NVIDIA H200, eager torch {theirs} s' in README
 
 
 def test_scores_of_the_paper_are_the_paper_s():
