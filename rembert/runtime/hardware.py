@@ -7,8 +7,8 @@ import pathlib
 import re
 
 _GOOGLE = '0x1ae0'
-# v2 and v3, an unnamed one, v4, v5p, v5e, v6e, v7: device ids as in jax/_src/hardware_utils.py.
-_TPUS = ('0x0027', '0x0056', '0x005e', '0x0062', '0x0063', '0x006f', '0x0076')
+# v2 and v3, an unnamed one, v4, v5p, v5e, v6e, v7, 8t, 8i: device ids as in jax/_src/hardware_utils.py.
+_TPUS = ('0x0027', '0x0056', '0x005e', '0x0062', '0x0063', '0x006f', '0x0076', '0x007c', '0x0083')
 
 
 def has_tpu(pci_devices: pathlib.Path = pathlib.Path('/sys/bus/pci/devices')) -> bool:
