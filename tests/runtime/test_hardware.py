@@ -20,7 +20,8 @@ def test_tpus_have_the_ids_that_jax_looks_for(tmp_path):
   (tmp_path / 'half' / 'device').mkdir(parents=True)
   for bus in tmp_path, tmp_path / 'no bus', tmp_path / 'half':
     assert not has_tpu(bus)
-  assert set(hardware._TPUS) >= set(hardware_utils._TPU_PCI_DEVICE_IDS)  # newer versions of JAX know more
+  since_jax_0_12 = {'0x007c', '0x0083'}
+  assert set(hardware._TPUS) == set(hardware_utils._TPU_PCI_DEVICE_IDS) | since_jax_0_12
   plug_in(tmp_path, '0000:00:06.0', '0x1ae0', '0x0063')
   assert has_tpu(tmp_path)
 
